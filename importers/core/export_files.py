@@ -31,6 +31,8 @@ _EDGE_BYTES = 64 * 1024
 MAILDIR_PARTS = ("cur", "new")
 MAILDIR_NAME = re.compile(r"\d{9,11}\.[^/]+")
 """Names of messages in a Maildir begin with a time."""
+MAILDIR_MARK = "maildirfolder"
+"""An empty file in each folder of Maildir++."""
 MAX_NAMES_CHECKED = 100
 DOCUMENT_SUFFIXES = (
     ".docx",
@@ -200,7 +202,7 @@ def _walk(root: Path, on_error: Callable[[OSError], None]) -> Iterator[Path]:
         links = [name for name in folders if Path(folder, name).is_symlink()]
         folders[:] = sorted(name for name in folders if not _is_hidden(Path(folder, name)))
         for name in sorted([*names, *links]):
-            if not name.startswith("."):
+            if not name.startswith(".") and name != MAILDIR_MARK:
                 yield Path(folder, name)
 
 
@@ -216,14 +218,18 @@ def _is_hidden(folder: Path) -> bool:
 
 def _is_hidden_member(name: str) -> bool:
     names = name.split("/")
-    return names[-1].startswith(".") or any(
-        folder == "__MACOSX"
-        or (
-            folder.startswith(".")
-            and next_name not in MAILDIR_PARTS
-            and not MAILDIR_NAME.match(next_name)
+    return (
+        names[-1].startswith(".")
+        or names[-1] == MAILDIR_MARK
+        or any(
+            folder == "__MACOSX"
+            or (
+                folder.startswith(".")
+                and next_name not in MAILDIR_PARTS
+                and not MAILDIR_NAME.match(next_name)
+            )
+            for folder, next_name in pairwise(names)
         )
-        for folder, next_name in pairwise(names)
     )
 
 

@@ -18,10 +18,13 @@ from importers.core.results import (
 )
 from importers.mail.mailboxes import MESSAGE_MAX_BYTES
 from importers.mail.outlook import (
+    MAX_CATEGORIES,
     MAX_DEPTH,
     MapiFile,
     MapiMessage,
     MapiProperties,
+    decode_text,
+    find_categories_id,
     parse_outlook_message,
 )
 from importers.mail.twins import leave_out_twins
@@ -29,6 +32,7 @@ from importers.mail.twins import leave_out_twins
 _PROPERTIES = "__properties_version1.0"
 _STREAM = "__substg1.0_"
 _RECIPIENT, _ATTACHMENT, _ATTACHED_MESSAGE = "__recip_", "__attach_", "__substg1.0_3701000D"
+_NAME_MAP = tuple(("__nameid_version1.0", f"{_STREAM}{each}0102") for each in ("0003", "0004"))
 _ROOT_HEADER_BYTES, _MESSAGE_HEADER_BYTES, _PART_HEADER_BYTES = 32, 24, 8
 _FIXED = struct.Struct("<HHI8s")
 """Type, id, flags and value of a property."""
@@ -43,6 +47,7 @@ class _Container:
         self._names: dict[tuple[str, ...], list[str]] = {}
         for *storage, name in ole.listdir(streams=True, storages=True):
             self._names.setdefault(tuple(storage), []).append(name)
+        self._categories_id = find_categories_id(*map(self._read, _NAME_MAP))
 
     def message(self, storage: tuple[str, ...] = (), *, depth: int = 0) -> MapiMessage:
         header_bytes = _MESSAGE_HEADER_BYTES if storage else _ROOT_HEADER_BYTES
@@ -63,7 +68,18 @@ class _Container:
                 if name.startswith(_ATTACHMENT) and not issues
             ],
             issues,
+            self._categories(storage, charset),
         )
+
+    def _categories(self, storage: tuple[str, ...], charset: str | None) -> list[str]:
+        """Return the texts of the property, each of which has a stream: 8000101F-00000000."""
+        start = f"{_STREAM}{self._categories_id:04X}"
+        names = sorted(name for name in self._names.get(storage, ()) if name.startswith(start))
+        return [
+            decode_text(int(name[len(start) :][:4], 16), self._read((*storage, name)), charset)
+            for name in names[:MAX_CATEGORIES]
+            if "-" in name
+        ]
 
     def _file(self, storage: tuple[str, ...], charset: str | None, depth: int) -> MapiFile:
         is_message = _ATTACHED_MESSAGE in self._names.get(storage, ())

@@ -1,10 +1,12 @@
 """Build the records of a message from MAPI properties, as files of Outlook have them (MS-OXPROPS)."""
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from hashlib import sha256
+from itertools import pairwise
 
 from importers.core.binary_formats import decompress_rtf
 from importers.core.results import Issue, ParsedItem, ReceiptCode
@@ -18,6 +20,7 @@ FILES_MAX_BYTES = 96 * 1024 * 1024
 """Of one message; larger files of a message have a receipt."""
 MAX_FILES = 1_000
 MAX_DEPTH = 10
+MAX_CATEGORIES = 100
 
 _SUBJECT, _CLASS, _TRANSPORT_HEADERS = 0x0037, 0x001A, 0x007D
 _SENT_AT, _DELIVERED_AT, _CREATED_AT, _FLAGS = 0x0039, 0x0E06, 0x3007, 0x0E07
@@ -41,12 +44,25 @@ USED_PROPERTIES = frozenset((
     *_SENDER, *_RECIPIENT, _RECIPIENT_KIND, *FILE_NAMES, _FILE_TYPE, FILE_METHOD, _FILE_FLAGS,
 ))  # fmt: skip
 """Those that are read here, but the content of a file."""
-_UNICODE, _STRING8 = 0x1F, 0x1E
+_UNICODE, _STRING8, _MULTIPLE = 0x1F, 0x1E, 0x1000
+_FIRST_NAMED, _PUBLIC_STRING, _CATEGORIES = 0x8000, 2 << 1 | 1, "keywords"
+_NAMED = struct.Struct("<IHH")
+"""Where the name is, the set of the name, and the number of the property."""
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 _CODECS = {65001: "utf-8", 20127: "ascii", 20866: "koi8-r", 21866: "koi8-u", 50220: "iso-2022-jp",
            51932: "euc_jp", 51949: "euc_kr", 54936: "gb18030"}  # fmt: skip
 _MAIL_CLASSES = ("ipm.note", "ipm.post", "ipm.schedule.meeting", "ipm.recall", "report.")
 _SETTINGS = ("ipm.configuration", "ipm.microsoft.")
+
+
+def decode_text(kind: int, content: bytes, charset: str | None) -> str:
+    """Return a text of this type, or one of several; empty for another type."""
+    kind &= ~_MULTIPLE
+    if kind == _UNICODE:
+        text = content.decode("utf-16-le", "replace")
+    else:
+        text = decode(content, charset) if kind == _STRING8 else ""
+    return replace_unstorable(text.rstrip("\0"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +75,19 @@ class MapiProperties:
     def text(self, *ids: int) -> str:
         """Return the first of these texts that is not empty."""
         for each in ids:
-            kind, content = self.values.get(each, (0, b""))
-            if kind == _UNICODE:
-                text = content.decode("utf-16-le", "replace")
-            else:
-                text = decode(content, self.charset) if kind == _STRING8 else ""
-            if text := replace_unstorable(text.rstrip("\0")):
+            if text := decode_text(*self.values.get(each, (0, b"")), self.charset):
                 return text
         return ""
+
+    def texts(self, each: int) -> list[str]:
+        """Return the texts of a property that has several: their number, starts and bytes."""
+        kind, content = self.values.get(each, (0, b""))
+        count = int.from_bytes(content[:4], "little")
+        if not kind & _MULTIPLE or len(content) < 4 + 4 * count:
+            return []
+        starts = struct.unpack_from(f"<{count}I", content, 4)
+        parts = [content[start:end] for start, end in pairwise([*starts, len(content)])]
+        return [decode_text(kind, part, self.charset) for part in parts[:MAX_CATEGORIES]]
 
     def content(self, each: int) -> bytes:
         return self.values.get(each, (0, b""))[1]
@@ -102,12 +123,24 @@ class MapiFile:
 
 @dataclass(frozen=True, slots=True)
 class MapiMessage:
-    """A message. ``issues`` are those of parts that cannot be read."""
+    """A message. ``issues`` are those of parts that cannot be read; ``categories`` the owner's."""
 
     properties: MapiProperties
     recipients: Sequence[MapiProperties] = ()
     files: Sequence[MapiFile] = ()
-    issues: Sequence[Issue] = field(default=())
+    issues: Sequence[Issue] = ()
+    categories: Sequence[str] = ()
+
+
+def find_categories_id(entries: bytes, names: bytes) -> int:
+    """Return the id of the property with the categories in a file, by its map of names, or 0."""
+    whole = len(entries) - len(entries) % _NAMED.size
+    for at, kind, number in _NAMED.iter_unpack(entries[:whole]):
+        size = int.from_bytes(names[at : at + 4], "little")
+        name = names[at + 4 : at + 4 + size].decode("utf-16-le", "replace")
+        if kind == _PUBLIC_STRING and name.lower() == _CATEGORIES:
+            return _FIRST_NAMED + int(number)
+    return 0
 
 
 def parse_outlook_message(message: MapiMessage, folder: str | None) -> ParsedItem:
@@ -122,7 +155,9 @@ def parse_outlook_message(message: MapiMessage, folder: str | None) -> ParsedIte
     key = _key(headers, body)
     body.files += _file_parts(message, item, depth=0)
     flags = "S" if message.properties.number(_FLAGS) & _IS_READ else ""
-    add_message(item, headers, body, MailboxMetadata(folder, flags), key=key, size=None)
+    labels = tuple(label for each in message.categories if (label := one_line(each, max_chars=200)))
+    metadata = MailboxMetadata(folder, flags, labels=labels)
+    add_message(item, headers, body, metadata, key=key, size=None)
     return item
 
 

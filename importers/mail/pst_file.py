@@ -1,5 +1,6 @@
 """Read data files of Outlook (.pst, .ost) with libpff, the extra ``outlook``."""
 
+import ctypes
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,13 +21,14 @@ from importers.core.results import (
 from importers.mail.outlook import (
     FILE_CONTENT,
     FILE_METHOD,
-    FILE_NAMES,
     FILES_MAX_BYTES,
+    MAX_DEPTH,
     MAX_FILES,
     USED_PROPERTIES,
     MapiFile,
     MapiMessage,
     MapiProperties,
+    find_categories_id,
     parse_outlook_message,
 )
 from importers.mail.twins import leave_out_twins
@@ -35,7 +37,11 @@ MAGIC = b"!BDN"
 MAX_FOLDERS = 10_000
 MAX_FOLDER_DEPTH = 50
 MAX_RECIPIENTS = 500
+CHECKED_VERSION = "20260926"
+"""The release of libpff-python whose objects ``_attached_message`` knows."""
 _ROOT, _ATTACHED_MESSAGE, _BINARY = "IPM_SUBTREE", 5, 0x102
+_NAME_ENTRIES, _NAME_TEXTS = 3, 4
+"""Properties of the map of named properties."""
 
 
 def _claim(files: ExportFiles) -> list[ExportFile]:
@@ -56,13 +62,15 @@ def _read_file(file: ExportFile) -> ExportItems:
         try:
             store.open_file_object(stream)
             folders = list(_folders(store.get_root_folder()))
+            categories_id = _categories_id(store)
         except (OSError, RuntimeError) as error:
             raise UnreadableError(ReceiptCode.DAMAGED, detail=str(error)[:80]) from error
         size = file.size // max(1, sum(count for _, _, count in folders))
         for path, folder, count in folders:
             for number in range(count):
                 location = f"{path or '/'}, item {number + 1:,}"
-                yield ExportItem(file.name, location, size, partial(_parse, folder, number, path))
+                parse = partial(_parse, folder, number, path, categories_id)
+                yield ExportItem(file.name, location, size, parse)
 
 
 @contextmanager
@@ -90,60 +98,97 @@ def _folders(root: Any) -> Iterator[tuple[str, Any, int]]:
             waiting += [((*path, each.name or "?"), each) for each in reversed(below)]
 
 
+def _categories_id(store: Any) -> int:
+    found: dict[int, bytes] = {}
+    item = store.get_name_to_id_map()
+    for number in range(0 if item is None else item.number_of_record_sets):
+        entries = item.get_record_set(number).entries
+        found |= {each.entry_type: each.data or b"" for each in entries}
+    return find_categories_id(found.get(_NAME_ENTRIES, b""), found.get(_NAME_TEXTS, b""))
+
+
 def _displayed_path(path: Sequence[str]) -> str:
     """Return the path below the folder that Outlook shows as the root."""
     start = path.index(_ROOT) + 1 if _ROOT in path else 1
     return "/".join(path[start:])
 
 
-def _parse(folder: Any, number: int, path: str) -> ParsedItem:
+def _parse(folder: Any, number: int, path: str, categories_id: int) -> ParsedItem:
     try:
-        message = _message(folder.get_sub_message(number))
+        message = _MessageReader(categories_id).read(folder.get_sub_message(number))
     except (OSError, RuntimeError, AttributeError) as error:
         raise UnreadableError(ReceiptCode.DAMAGED, detail=str(error)[:80]) from error
     return parse_outlook_message(message, path or None)
 
 
-def _message(message: Any) -> MapiMessage:
-    charset = _properties(message, None).charset_of_texts()
-    issues: list[Issue] = []
-    recipients = list[MapiProperties]()
-    try:
-        sets: Any = getattr(message, "recipients", None)
-        count = 0 if sets is None else sets.number_of_record_sets
-        for each in range(min(MAX_RECIPIENTS, count)):
-            recipients.append(_set_properties(sets.get_record_set(each), charset))
-    except OSError:
-        issues.append(Issue(ReceiptCode.MALFORMED, "recipients"))
-    files = list(_files(message, charset, issues))
-    return MapiMessage(_properties(message, charset), recipients, files, issues)
+class _MessageReader:
+    """Reads a message, and those that are attached to it."""
 
+    def __init__(self, categories_id: int) -> None:
+        self._categories_id = categories_id
+        self._left = FILES_MAX_BYTES
 
-def _files(message: Any, charset: str | None, issues: list[Issue]) -> Iterator[MapiFile]:
-    """Yield the attached files, and add an issue for each that cannot be read.
-
-    The library does not give the content of attached messages.
-    """
-    left = FILES_MAX_BYTES
-    for number in range(min(MAX_FILES, getattr(message, "number_of_attachments", 0))):
+    def read(self, message: Any, *, depth: int = 0) -> MapiMessage:
+        charset = _properties(message, None).charset_of_texts()
+        issues = [Issue(ReceiptCode.NESTED_TOO_DEEPLY)] if depth > MAX_DEPTH else []
+        recipients = list[MapiProperties]()
         try:
-            attachment = message.get_attachment(number)
-            properties = _properties(attachment, charset)
-            if properties.number(FILE_METHOD) == _ATTACHED_MESSAGE:
-                detail = f"attached message {properties.text(*FILE_NAMES)}"
-                issues.append(Issue(ReceiptCode.NOT_SUPPORTED, detail[:80]))
+            sets: Any = getattr(message, "recipients", None)
+            count = 0 if sets is None else sets.number_of_record_sets
+            for each in range(min(MAX_RECIPIENTS, count)):
+                recipients.append(_set_properties(sets.get_record_set(each), charset))
+        except OSError:
+            issues.append(Issue(ReceiptCode.MALFORMED, "recipients"))
+        files = [] if depth > MAX_DEPTH else list(self._files(message, charset, issues, depth))
+        properties = _properties(message, charset, self._categories_id)
+        categories = properties.texts(self._categories_id)
+        return MapiMessage(properties, recipients, files, issues, categories)
+
+    def _files(
+        self, message: Any, charset: str | None, issues: list[Issue], depth: int
+    ) -> Iterator[MapiFile]:
+        """Yield the attached files and messages, and add an issue for each that cannot be read."""
+        for number in range(min(MAX_FILES, getattr(message, "number_of_attachments", 0))):
+            try:
+                attachment = message.get_attachment(number)
+                properties = _properties(attachment, charset)
+                if properties.number(FILE_METHOD) == _ATTACHED_MESSAGE:
+                    attached = _attached_message(attachment)
+                    yield MapiFile(properties, self.read(attached, depth=depth + 1))
+                    continue
+                size = _size(attachment)
+                self._left -= size
+                if self._left < 0:
+                    issues.append(Issue(ReceiptCode.FILE_TOO_LARGE, f"{size:,} bytes"))
+                    continue
+                content = attachment.read_buffer(size) if size else b""
+            except OSError as error:
+                issues.append(Issue(ReceiptCode.FILE_MISSING, str(error)[:80]))
                 continue
-            size = _size(attachment)
-            left -= size
-            if left < 0:
-                issues.append(Issue(ReceiptCode.FILE_TOO_LARGE, f"{size:,} bytes"))
-                continue
-            content = attachment.read_buffer(size) if size else b""
-        except OSError as error:
-            issues.append(Issue(ReceiptCode.FILE_MISSING, str(error)[:80]))
-            continue
-        values = {**properties.values, FILE_CONTENT: (_BINARY, content)}
-        yield MapiFile(MapiProperties(values, charset))
+            values = {**properties.values, FILE_CONTENT: (_BINARY, content)}
+            yield MapiFile(MapiProperties(values, charset))
+
+
+def _attached_message(attachment: Any) -> Any:
+    """Return the message of an attachment. Raises ``OSError``.
+
+    The module has no function for it. That of its library adds the message to the items of the
+    attachment, where the module finds it. The object begins with the pointer that it takes.
+    """
+    import pypff
+
+    if pypff.get_version() != CHECKED_VERSION:
+        raise OSError(f"libpff-python {CHECKED_VERSION} reads attached messages")
+    library = ctypes.CDLL(pypff.__file__)
+    item, found = (
+        ctypes.c_void_p.from_address(id(attachment) + object.__basicsize__),
+        ctypes.c_void_p(),
+    )
+    if library.libpff_attachment_get_item(item, ctypes.byref(found), None) == 1:
+        library.libpff_item_free(ctypes.byref(found), None)
+    if attachment.number_of_sub_items != 1:
+        raise OSError("attached message")
+    return attachment.get_sub_item(0)
 
 
 def _size(attachment: Any) -> int:
@@ -153,18 +198,18 @@ def _size(attachment: Any) -> int:
         return 0
 
 
-def _properties(item: Any, charset: str | None) -> MapiProperties:
+def _properties(item: Any, charset: str | None, *named: int) -> MapiProperties:
     values: dict[int, tuple[int, bytes]] = {}
     for number in range(item.number_of_record_sets):
-        values |= _set_properties(item.get_record_set(number), charset).values
+        values |= _set_properties(item.get_record_set(number), charset, *named).values
     return MapiProperties(values, charset)
 
 
-def _set_properties(record_set: Any, charset: str | None) -> MapiProperties:
+def _set_properties(record_set: Any, charset: str | None, *named: int) -> MapiProperties:
     values: dict[int, tuple[int, bytes]] = {}
     for number in range(record_set.number_of_entries):
         entry = record_set.get_entry(number)
-        if (each := entry.entry_type) in USED_PROPERTIES:
+        if (each := entry.entry_type) in USED_PROPERTIES or each in named:
             values[each] = entry.value_type or 0, entry.data or b""
     return MapiProperties(values, charset)
 

@@ -68,7 +68,7 @@ _HASH_BLOCK_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MailboxMetadata:
-    """What the mailbox adds to a message: folder, Maildir flags, and the date of the separator.
+    """What the mailbox adds to a message: folder, Maildir flags, date of the separator, and labels.
 
     A message of Google Takeout (``is_takeout``) begins with labels that its sender cannot write.
     """
@@ -77,6 +77,7 @@ class MailboxMetadata:
     flags: str | None = None
     date: str = ""
     is_takeout: bool = False
+    labels: tuple[str, ...] = ()
 
 
 def parse_message(raw: bytes, metadata: MailboxMetadata) -> ParsedItem:
@@ -184,7 +185,7 @@ def _folder_fields(headers: HeaderFields, metadata: MailboxMetadata) -> dict[str
         folder = next((label for label in labels if is_outgoing(label)), folder)
     elif labels and is_outgoing(labels[0]):
         folder = metadata.folder
-    return {"folder": folder, "labels": labels, "is_read": is_read}
+    return {"folder": folder, "labels": labels or list(metadata.labels), "is_read": is_read}
 
 
 def _people(headers: HeaderFields) -> dict[str, Any]:

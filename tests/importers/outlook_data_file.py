@@ -6,18 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-Value = str | int | bytes | datetime
-Properties = Mapping[int, "str | int | bytes | datetime | Mail"]
+Value = str | int | bytes | datetime | list[str]
+Properties = Mapping[int, "Value | Mail"]
 
-INTEGER, TIME, UNICODE, BINARY, OBJECT = 0x03, 0x40, 0x1F, 0x102, 0x0D
+INTEGER, TIME, UNICODE, UNICODES, BINARY, OBJECT = 0x03, 0x40, 0x1F, 0x101F, 0x102, 0x0D
 ROOT, FOLDER, MESSAGE, ATTACHMENT, LARGE = 0x122, 0x02, 0x04, 0x05, 0x1F
 FOLDERS_OF, MESSAGES_OF, SETTINGS_OF, RECIPIENTS, ATTACHMENTS = 0x0D, 0x0E, 0x0F, 0x692, 0x671
 ATTACHED = 0x200 << 5 | MESSAGE
 BLOCK_BYTES = 8_176
 INLINE_BYTES = 3_000
 FIRST_BLOCK = 0x4600
-_NO_NAMES: Properties = {1: 251, 2: bytes(16), 3: struct.pack("<IHH", 0x8000, 2, 0), 4: bytes(4)}
-"""No properties beside those of the standard."""
+CATEGORIES = 0x8000
+_NAME = "Keywords".encode("utf-16-le")
+_NAMES: Properties = {
+    1: 251, 2: bytes(16), 3: struct.pack("<IHH", 0, 2 << 1 | 1, 0),
+    4: struct.pack("<I", len(_NAME)) + _NAME,
+}  # fmt: skip
+"""The only property beside those with a number: the categories."""
 
 
 @dataclass
@@ -41,7 +46,7 @@ def data_file(folders: Mapping[str, Sequence[Mail]]) -> bytes:
     """Return a file whose folders lie below "Top of Personal Folders"."""
     file = _File()
     file.add(0x21, _properties({0x3001: "Personal Folders"}), 0)
-    file.add(0x61, _properties(_NO_NAMES), 0)
+    file.add(0x61, _properties(_NAMES), 0)
     top, names = file.next_id(FOLDER), [(file.next_id(FOLDER), name) for name in folders]
     file.add_folder(ROOT, "", ROOT, [top], [])
     file.add_folder(top, "Top of Personal Folders", ROOT, [each for each, _ in names], [])
@@ -107,6 +112,10 @@ def _encode(value: Value) -> tuple[int, bytes]:
     if isinstance(value, datetime):
         ticks = (value - datetime(1601, 1, 1, tzinfo=UTC)).total_seconds() * 10_000_000
         return TIME, struct.pack("<Q", int(ticks))
+    if isinstance(value, list):
+        texts = [each.encode("utf-16-le") for each in value]
+        starts = [4 + 4 * len(texts) + sum(map(len, texts[:at])) for at in range(len(texts))]
+        return UNICODES, struct.pack(f"<{len(texts) + 1}I", len(texts), *starts) + b"".join(texts)
     return BINARY, value
 
 

@@ -5,12 +5,15 @@ import zipfile
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from importers.authoring.test_kit import ImporterTests
+from importers.mail import pst_file
 from tests.importers.imports import content, latest, one, receipts, records, run
-from tests.importers.outlook_data_file import Mail, data_file
+from tests.importers.outlook_data_file import CATEGORIES, Mail, data_file
+from tests.importers.test_demo_year import as_mail, parse_time, require_year_of_mail, year_of_mail
 
 pytest.importorskip("pypff", reason="needs the extra outlook")
 foss = pytest.importorskip("aspose.email_foss.msg", reason="writes the .msg files of these tests")
@@ -87,6 +90,23 @@ def test_attached_message_is_text_and_its_files_are_attachments(tmp_path: Path) 
     assert "Eva Müller" in text
     assert "Die Kaution ist 900 €." in text
     assert one("attachments", filename="Notizen für Ida.txt")["text"] == "Sprich langsam.\n"
+
+
+@pytest.mark.django_db
+def test_categories_are_labels(tmp_path: Path) -> None:
+    message = as_msg(mail())
+    categories = foss.MapiNamedProperty.string("Keywords")
+    message.set_named_property(categories, 0x101F, ["Steuer 2026", "Häuser"])
+    message.save(tmp_path / "a.msg")
+    stored = stored_mail(2)
+    stored.properties = {**stored.properties, CATEGORIES: ["Steuer 2026", "Häuser"]}
+    write_data_file(tmp_path / "b.pst", Inbox=[stored])
+
+    run(tmp_path)
+
+    labels = [record["labels"] for record in records("messages")]
+    assert labels == [["Steuer 2026", "Häuser"]] * 2
+    assert {record["folder"] for record in records("messages")} == {"Inbox", None}
 
 
 @pytest.mark.django_db
@@ -238,18 +258,123 @@ def test_the_same_mail_in_a_mailbox_a_msg_file_and_a_data_file_is_one(tmp_path: 
 def test_long_texts_and_many_mails_are_complete_and_others_have_receipts(tmp_path: Path) -> None:
     long_text = "Der Vertrag. " * 5_000
     many = [Mail({SUBJECT: f"Mail {number}", TEXT: long_text}) for number in range(60)]
-    outer = Mail(
-        {SUBJECT: "Outer"}, [], [{FILE_NAME: "Inner", FILE_METHOD: 5, FILE_CONTENT: many[0]}]
-    )
     contact = Mail({SUBJECT: "Ida", 0x001A: "IPM.Contact"})
-    write_data_file(tmp_path / "a.pst", Inbox=many, Other=[outer, contact])
+    write_data_file(tmp_path / "a.pst", Inbox=many, Other=[contact])
 
     run(tmp_path / "a.pst")
 
-    texts = {record["body_text"] for record in records("messages") if record["body_text"]}
-    assert texts == {long_text.strip()}
-    assert len(records("messages")) == 61
+    assert {record["body_text"] for record in records("messages")} == {long_text.strip()}
+    assert len(records("messages")) == 60
     assert receipts() == {("not_supported", "Other")}
+
+
+def forwarded(*messages: Mail, subject: str = "Weitergeleitet") -> Mail:
+    files = [
+        {FILE_NAME: each.properties[SUBJECT], FILE_METHOD: 5, FILE_CONTENT: each}
+        for each in messages
+    ]
+    return Mail({SUBJECT: subject}, [], files)
+
+
+@pytest.mark.django_db
+@pytest.mark.subprocess
+def test_attached_messages_of_a_data_file_are_as_in_a_msg_file(tmp_path: Path) -> None:
+    inner = {number: stored_mail(number) for number in range(3)}
+    for number, each in inner.items():
+        each.properties = {
+            **each.properties,
+            SUBJECT: f"Brief {number}",
+            TEXT: f"{number} " * 5_000,
+        }
+    nested = forwarded(inner[1], subject="Sammlung")
+    first, second = forwarded(inner[0], nested), forwarded(inner[2], subject="Noch einer")
+    write_data_file(tmp_path / "a.pst", A=[first], B=[second])
+
+    run(tmp_path / "a.pst")
+
+    assert receipts() == set()
+    assert {each["subject"] for each in records("messages")} == {"Weitergeleitet", "Noch einer"}
+    attached = {each["filename"]: each["text"] for each in records("attachments")}
+    for number in inner:
+        text = attached[f"Brief {number}"]
+        assert text.startswith(f"Brief {number}\n\n")
+        assert "Eva Müller" in text
+        assert text.endswith(f"{number} " * 4_999 + f"{number}")
+    assert attached["Sammlung"] == "Sammlung"
+    notes = [each for each in records("attachments") if each["filename"] == "Notizen für Ida.txt"]
+    assert [each["text"] for each in notes] == ["Sprich langsam.\n"] * 3
+
+
+@pytest.mark.django_db
+def test_messages_nested_too_deeply_have_a_receipt(tmp_path: Path) -> None:
+    nested = stored_mail()
+    for depth in range(20):
+        nested = forwarded(nested, subject=f"Level {depth}")
+    write_data_file(tmp_path / "a.pst", Inbox=[nested])
+
+    run(tmp_path / "a.pst")
+
+    assert receipts() == {("nested_too_deeply", "Inbox")}
+    assert len(records("attachments")) == 10
+
+
+@pytest.mark.django_db
+def test_attached_message_that_the_library_does_not_find_has_a_receipt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pst_file, "CHECKED_VERSION", "20200101")
+    write_data_file(tmp_path / "a.pst", Inbox=[forwarded(stored_mail())])
+
+    run(tmp_path / "a.pst")
+
+    assert receipts() == {("file_missing", "Inbox")}
+    assert [each["subject"] for each in records("messages")] == ["Weitergeleitet"]
+
+
+@pytest.mark.django_db
+def test_year_of_msg_files(tmp_path: Path) -> None:
+    for data in year_of_mail():
+        folder = tmp_path / data["folder"]
+        folder.mkdir(exist_ok=True)
+        as_msg(as_mail(data)).save(folder / f"{data['id']}.msg")
+
+    run(tmp_path)
+
+    require_year_of_mail()
+    run(tmp_path)
+    assert (latest().created, latest().updated) == (0, 0)
+
+
+def folder_of_month(data: dict[str, Any]) -> str:
+    return f"{data['folder']} {data['received_at'][:7]}"
+
+
+@pytest.mark.django_db
+def test_year_of_a_data_file(tmp_path: Path) -> None:
+    folders: dict[str, list[Mail]] = {}
+    for data in year_of_mail():
+        properties = {
+            SUBJECT: data["subject"],
+            SENT_AT: parse_time(data["received_at"]),
+            FLAGS: int(data["is_read"]),
+            MESSAGE_ID: f"<{data['id']}@example.org>",
+            TEXT: data["body_text"].replace("\n", "\r\n"),
+            AUTHOR: data["from_name"],
+            AUTHOR_ADDRESS: data["from_email"],
+            CATEGORIES: data["labels"],
+        }
+        folders.setdefault(folder_of_month(data), []).append(Mail(properties))
+    write_data_file(tmp_path / "year.pst", **folders)
+
+    run(tmp_path / "year.pst")
+
+    require_year_of_mail(folder_of_month)
+    stored = {each["internet_message_id"].partition("@")[0]: each for each in records("messages")}
+    for data in year_of_mail():
+        mail = stored[data["id"]]
+        assert (mail["labels"], mail["is_read"]) == (data["labels"], data["is_read"])
+    run(tmp_path / "year.pst")
+    assert (latest().created, latest().updated) == (0, 0)
 
 
 @pytest.mark.subprocess
