@@ -25,6 +25,7 @@ def main() -> None:
     with contextlib.ExitStack() as running:
         if command not in WITHOUT_DATABASE or arguments[:2] == ["keys", "retire"]:
             _start_database(running)
+            _require_migrations(command)
         execute_from_command_line([program, *([command] if command else []), *arguments[1:]])
 
 
@@ -41,6 +42,12 @@ def _start_database(running: contextlib.ExitStack) -> None:
         except system_account.EmbeddedPostgresError as error:
             sys.exit(f"The embedded PostgreSQL does not start. {error}")
         running.callback(_close_connections)
+
+
+def _require_migrations(command: str) -> None:
+    from pdpp_site import command_errors
+
+    command_errors.require_migrations(command)
 
 
 def _close_connections() -> None:

@@ -24,13 +24,18 @@ def not_ready_reason() -> str | None:
     The reason is public, so it names no host, user or table.
     """
     try:
-        executor = MigrationExecutor(connection)
-        pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        pending = count_pending_migrations()
     except Error:
         return "The database does not respond."
     finally:
         connection.close()
-    return f"{len(pending)} migrations are pending." if pending else None
+    return f"{pending} migrations are pending." if pending else None
+
+
+def count_pending_migrations() -> int:
+    """Return how many migrations of this version the database lacks. Raises ``Error``."""
+    executor = MigrationExecutor(connection)
+    return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
 def background_warning(now: datetime) -> str | None:

@@ -12,6 +12,13 @@ from tests.pdpp_site.installation import installed, running
 
 def test_it_serves_at_once_and_stops_cleanly() -> None:
     with installed() as installation:
+        for command in (["import", "README.md"], ["demo", "load"]):
+            refused = installation.say(*command)
+            assert (refused.code, refused.out) == (1, "")
+            assert (
+                "Run `python manage.py migrate`, or start the server with `make run`" in refused.err
+            )
+            assert len(refused.err.splitlines()) == 1
         # Asked for at once after the service was enabled, it may come before the server's own start.
         assert "/set-up/" in installation.say("setup-link").out
         with running(installation) as server:
