@@ -18,7 +18,7 @@ from evidence.errors import InvalidRequest
 from evidence.models.imports import ImportRun
 from evidence.storing import uploads
 from evidence.storing.uploads import Upload
-from evidence.storing.waiting_exports import answer, find_waiting, list_waiting, locate
+from evidence.storing.waiting_exports import answer, dismiss, find_waiting, list_waiting, locate
 from importers.core.importer import parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
@@ -193,23 +193,34 @@ def answer_question(request: HttpRequest, object_id: str) -> HttpResponse:
     waiting = find_waiting(object_id, owner_id=owner().pk)
     if waiting is None:
         raise Http404
+    if "dismiss" in request.POST:
+        dismiss(waiting)
+        messages.success(request, "Dismissed. What the question is about is not imported.")
+        return redirect("admin:evidence_importrun_changelist")
 
     def start(values: dict[str, str]) -> str:
         answer(waiting, values)
         messages.success(request, "Answered. The import starts shortly.")
         return reverse("admin:evidence_importrun_changelist")
 
-    return _preview(request, locate(waiting), start)
+    return _preview(request, locate(waiting), start, question=escape_invisible(waiting.question))
 
 
 def _preview(
-    request: HttpRequest, export: Path, start: Callable[[dict[str, str]], str]
+    request: HttpRequest,
+    export: Path,
+    start: Callable[[dict[str, str]], str],
+    *,
+    question: str = "",
 ) -> HttpResponse:
-    """Show what an export is. ``start`` gets the form values, and returns the next address."""
+    """Show what an export is. ``start`` gets the form values, and returns the next address.
+
+    ``question`` is about an export in a watched folder.
+    """
     words = request.POST if request.method == "POST" else None
     form = WishForm(words)
     chosen: Mapping[str, str] = form.cleaned_data if words and form.is_valid() else {}
-    context: dict[str, Any] = {"form": form}
+    context: dict[str, Any] = {"form": form, "waiting_question": question}
     title = escape_invisible(export.name)
     try:
         found = preview_export(

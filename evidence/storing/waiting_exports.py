@@ -8,6 +8,9 @@ from pathlib import Path
 
 from evidence.models.imports import WaitingExport
 
+_DISMISSED = "dismissed"
+"""The answer to a question that the owner dismissed."""
+
 
 def list_waiting(owner_id: str) -> list[WaitingExport]:
     """Return the exports with an open question, by path."""
@@ -46,23 +49,44 @@ def find_answered(folder: Path, *, owner_id: str) -> list[Path]:
     return [exports[row.path] for row in in_folder if row.is_due and row.path in exports]
 
 
+def is_answered(path: Path, *, owner_id: str) -> bool:
+    """Return whether the owner answered since the export was last looked at."""
+    rows = WaitingExport.unscoped.filter(owner_id=owner_id, path=_stored_path(path), is_due=True)
+    return rows.exists()
+
+
 def find_answer(path: Path, *, owner_id: str) -> dict[str, str]:
     """Return the form values for an export; empty if its owner answered nothing."""
     rows = WaitingExport.unscoped.filter(owner_id=owner_id, path=_stored_path(path))
     return rows.values_list("answer", flat=True).first() or {}
 
 
-def ask(path: Path, question: str, *, flag: str, owner_id: str, now: datetime) -> None:
-    """Store a question about an export, without lines of the export."""
+def ask(path: Path, question: str, *, flag: str, owner_id: str, now: datetime) -> bool:
+    """Store a question about an export, without lines of the export, unless it was dismissed.
+
+    Returns whether the owner is asked.
+    """
+    stored_path = _stored_path(path)
+    if find_answer(path, owner_id=owner_id).get(_DISMISSED) == question:
+        settle(path, owner_id=owner_id)
+        return False
     asked = {"question": question, "flag": flag, "is_due": False}
     WaitingExport.unscoped.update_or_create(
         owner_id=owner_id,
-        path=_stored_path(path),
+        path=stored_path,
         defaults=asked,
         create_defaults={
             **asked, "waiting_id": "wai_" + secrets.token_hex(12), "asked_at": now,
         },
     )  # fmt: skip
+    return True
+
+
+def dismiss(waiting: WaitingExport) -> None:
+    """Close a question. It is asked again only if the export leaves another one open."""
+    waiting.answer, waiting.is_due = {**waiting.answer, _DISMISSED: waiting.question}, False
+    waiting.question = ""
+    waiting.save(update_fields=["answer", "is_due", "question"])
 
 
 def settle(path: Path, *, owner_id: str, values: Mapping[str, str] | None = None) -> None:

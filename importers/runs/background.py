@@ -21,7 +21,7 @@ from importers.core.importer import ChoiceNeeded, ImportRequest, parse_import_re
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
 from importers.runs import store
-from importers.runs.preview import ExportPreview, preview_export
+from importers.runs.preview import ExportPreview, preview_export, unknown_tables
 from importers.runs.runner import BusyError, ImportStopped, import_part
 
 QUIET_SECONDS = 30
@@ -171,11 +171,11 @@ class ImportWorker:
             except ImportStopped:
                 return
             except ChoiceNeeded as needed:
-                logger.warning("a watched export waits for an answer of its owner")
-                waiting_exports.ask(
+                if waiting_exports.ask(
                     path, needed.question, flag=needed.flag, owner_id=owner_id, now=now
-                )
-                watched.wait(path)
+                ):
+                    logger.warning("a watched export waits for an answer of its owner")
+                    watched.wait(path)
             except UnreadableError as error:
                 logger.warning("a watched export cannot be read: %s", error.issue.code)
                 waiting_exports.settle(path, owner_id=owner_id)
@@ -190,11 +190,16 @@ class ImportWorker:
     def _import_export(self, path: Path, owner_id: str, now: datetime) -> None:
         """Import what is new in a watched export. Raises ``ChoiceNeeded`` if a part was left out."""
         request = parse_import_request(waiting_exports.find_answer(path, owner_id=owner_id))
-        preview = preview_new_parts(path, request=request, owner_id=owner_id, now=now)
+        # An answer may concern a file of a part that a run has finished.
+        is_answered = waiting_exports.is_answered(path, owner_id=owner_id)
+        look = preview_export if is_answered else preview_new_parts
+        preview = look(path, request=request, owner_id=owner_id, now=now)
         self._import_parts(preview, now)
         for part in preview.parts:
             if part.missing_option is not None:
                 raise part.missing_option
+        if question := unknown_tables(preview):
+            raise question
         waiting_exports.settle(path, owner_id=owner_id)
 
     def _import_parts(

@@ -182,6 +182,21 @@ def _find_importer(name: str | None) -> InstalledImporter | None:
     return importer
 
 
+def unknown_tables(preview: ExportPreview) -> ChoiceNeeded | None:
+    """Return what to ask about tables that no importer recognizes, without their columns."""
+    names = [name for name, issue in preview.skipped if issue.code is ReceiptCode.UNKNOWN_COLUMNS]
+    if not names:
+        return None
+    first = ", ".join(names[:MAX_TABLES_NAMED])
+    more = f" and {len(names) - MAX_TABLES_NAMED:,} more" if names[MAX_TABLES_NAMED:] else ""
+    question = (
+        f"Not recognized as a bank statement: {first}{more}. If the rows are bookings, name the"
+        " columns, such as date=Day and amount=Sum. If not, dismiss this."
+    )
+    return ChoiceNeeded(question, evidence=[], flag="--column date=NAME --column amount=NAME")
+
+
+MAX_TABLES_NAMED = 3
 MAX_SKIPPED_SHOWN = 5
 MAX_RECEIPTS_SHOWN = 20
 

@@ -138,7 +138,8 @@ class Command(BaseCommand):
         open_questions = sum(
             part.missing_option is not None for each in surveys for part in each.parts
         )
-        if not (self._is_incomplete or open_questions or options["dry_run"]):
+        is_unsure = open_questions or any(map(preview.unknown_tables, surveys))
+        if not (self._is_incomplete or is_unsure or options["dry_run"]):
             for path in paths:
                 settle(
                     path, owner_id=get_or_create_owner(now).owner_id, values=_wish_values(options)

@@ -316,8 +316,8 @@ def watched(tmp_path: Path) -> Path:
 def look_at(watched: Path, tmp_path: Path) -> None:
     """Let a worker that has just started look at the watched folder."""
     then = time.time() - 100
-    for file in watched.iterdir():
-        os.utime(file, (then, then))
+    for path in watched.rglob("*"):
+        os.utime(path, (then, then))
     work(ImportWorker(tmp_path / "imports", watch=watched, seconds=0))
 
 
@@ -392,3 +392,50 @@ def test_watched_file_waits_no_longer_once_it_is(
     assert "Nothing waits" in run(list_waiting=True)
     assert "Waiting for your answer" not in alice.open(IMPORTS).text
     assert ImportRun.unscoped.count() == (how != "removed")
+
+
+CHANGES = b"Day,Change\n2026-01-13,0.5\n2026-01-14,-0.25\n"
+
+
+def test_watched_table_that_no_importer_recognizes_is_asked_about(
+    world: "World", alice: Browser, watched: Path, tmp_path: Path
+) -> None:
+    folder = watched / "statements"
+    folder.mkdir()
+    (folder / "giro.csv").write_text("Datum;Name;Betrag\n13.01.2026;A;-1,50\n")
+    (folder / "other.csv").write_bytes(CHANGES)
+    look_at(watched, tmp_path)
+    assert new_bookings() == [-1.5]
+
+    imports = alice.open(IMPORTS)
+    assert "statements Not recognized as a bank statement: other.csv." in imports.text
+    assert "Change" not in imports.text
+    page = alice.open(next(address for _, address in imports.links if "/waiting/" in address))
+    assert "Day, Change" in page.text
+    page.form.fill("columns", "date=Day\namount=Change")
+    alice.press(page.form, "start")
+    look_at(watched, tmp_path)
+
+    assert new_bookings() == [-1.5, -0.25, 0.5]
+    assert "Waiting for your answer" not in alice.open(IMPORTS).text
+
+
+def test_dismissed_question_is_asked_again_only_about_other_tables(
+    world: "World", alice: Browser, watched: Path, tmp_path: Path
+) -> None:
+    folder = watched / "tables"
+    folder.mkdir()
+    (folder / "changes.csv").write_bytes(CHANGES)
+    look_at(watched, tmp_path)
+    assert "--column date=NAME" in run(list_waiting=True)
+    form = alice.open(alice.open(IMPORTS).link("tables")).form
+
+    dismissed = alice.press(form, "dismiss")
+    look_at(watched, tmp_path)
+
+    assert "What the question is about is not imported" in dismissed.text
+    assert "Waiting for your answer" not in alice.open(IMPORTS).text
+    (folder / "other.csv").write_bytes(CHANGES)
+    look_at(watched, tmp_path)
+    assert "statement: changes.csv, other.csv." in alice.open(IMPORTS).text
+    assert not ImportRun.unscoped.exists()
