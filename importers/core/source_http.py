@@ -6,17 +6,20 @@ redirects to another host end the run. Without encryption, no credential is sent
 
 import http.client
 import ssl
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import quote, urljoin, urlsplit
 
 from typing_extensions import override
 
 from importers.core.source import Network, ProblemCode, SourceError
+
+if TYPE_CHECKING:
+    from httpx2 import DigestAuth
 
 PORTS = {"https": 443, "http": 80}
 SUBSCRIPTIONS = ("webcal://", "webcals://", "feed://")
@@ -113,6 +116,7 @@ class HttpClient:
         }
         origins = {origin, *(Origin("https", host, port) for host, port in hosts)}
         self._connections = {each: _Connection(network, each) for each in origins}
+        self._digests: dict[Origin, DigestAuth] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -135,7 +139,7 @@ class HttpClient:
         Raises ``SourceError`` for a redirect to another host, and ``TooLargeError``.
         """
         for _ in range(MAX_REDIRECTS + 1):
-            response = self._send(
+            response = self._sign_and_send(
                 method, url, {**self._headers, **(headers or {})}, body, max_bytes
             )
             location = response.headers.get("Location")
@@ -154,6 +158,36 @@ class HttpClient:
         if origin not in self._connections:
             raise SourceError(ProblemCode.MOVED, str(origin)[:200])
         return url
+
+    def _sign_and_send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, max_bytes: int
+    ) -> HttpResponse:
+        """Send with Digest (RFC 7616) where the server takes no password, and again as it asks."""
+        origin = parse_url(url)[1]
+        digest, response = self._digests.get(origin), None
+        if digest is None:
+            response = self._send(method, url, headers, body, max_bytes)
+            if not _wants_digest(response) or "Authorization" not in headers:
+                return response
+        import httpx2  # takes memory, and few servers ask for it
+
+        if digest is None:
+            user, _, password = b64decode(headers["Authorization"].split()[1]).partition(b":")
+            digest = self._digests[origin] = httpx2.DigestAuth(user, password)
+        request = httpx2.Request(method, httpx2.URL(url, raw_path=_target(url).encode()))
+        flow = digest.auth_flow(request)
+        next(flow)
+        if response is None:
+            headers = {**headers, "Authorization": request.headers["Authorization"]}
+            response = self._send(method, url, headers, body, max_bytes)
+        try:
+            flow.send(httpx2.Response(response.status, headers=response.headers.items()))
+        except StopIteration:
+            return response
+        except (httpx2.ProtocolError, NotImplementedError, ValueError):
+            raise SourceError(ProblemCode.SERVER_REFUSED, "Digest authentication") from None
+        headers = {**headers, "Authorization": request.headers["Authorization"]}
+        return self._send(method, url, headers, body, max_bytes)
 
     def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, max_bytes: int
@@ -185,9 +219,7 @@ class _Connection(http.client.HTTPConnection):
     def exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, max_bytes: int
     ) -> HttpResponse:
-        parts = urlsplit(url)
-        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-        self.request(method, quote(target, safe=URL_CHARACTERS), body, dict(headers))
+        self.request(method, _target(url), body, dict(headers))
         response = self.getresponse()
         content = response.read(max_bytes + 1)
         if len(content) > max_bytes:
@@ -197,6 +229,18 @@ class _Connection(http.client.HTTPConnection):
             self.close()
             raise SourceError(ProblemCode.CONNECTION_LOST)
         return HttpResponse(response.status, response.headers, content, url)
+
+
+def _target(url: str) -> str:
+    parts = urlsplit(url)
+    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    return quote(target, safe=URL_CHARACTERS)
+
+
+def _wants_digest(response: HttpResponse) -> bool:
+    challenges = [each.lower() for each in response.headers.get_all("WWW-Authenticate", ())]
+    schemes = {each.partition(" ")[0] for each in challenges}
+    return response.status == 401 and "digest" in schemes and "basic" not in schemes
 
 
 def require_success(response: HttpResponse) -> None:

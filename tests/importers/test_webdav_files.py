@@ -138,6 +138,27 @@ def test_wrong_password_is_refused_at_once_and_later(server: WebdavServer) -> No
     assert raised.value.code == problem["code"] == ProblemCode.PASSWORD_REFUSED
 
 
+def test_server_that_asks_for_digest_gets_no_password_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with webdav_server(tmp_path, is_digest=True) as server:
+        monkeypatch.setenv("SSL_CERT_FILE", str(server.authority))
+        server.write("Notes/garden/a b ü#?.md", "# Beans")
+        server.write("Notes/[b]'$&+.txt", "b")
+        pk = connect(server)
+        server.schemes.clear()
+
+        report = run_sync(pk)
+
+        assert report.is_complete
+        assert paths() == ["Notes/[b]'$&+.txt", "Notes/garden/a b ü#?.md"]
+        assert server.schemes[0] == "Basic"
+        assert {*server.schemes[1:]} == {"Digest"}
+        with pytest.raises(SourceError) as raised:
+            connect_details(details(server, password="wrong"))
+        assert raised.value.code is ProblemCode.PASSWORD_REFUSED
+
+
 def test_connection_cut_anywhere_loses_and_doubles_nothing(server: WebdavServer) -> None:
     names = [f"Notes/{number % 3}/{number}.txt" for number in range(12)]
     for name in names:

@@ -25,6 +25,8 @@ class WebdavServer:
     folder: Path
     authority: Path
     requests: list[tuple[str, str]] = field(default_factory=list)
+    schemes: list[str] = field(default_factory=list)
+    """How each request was signed: Basic, Digest, or an empty text."""
 
     def url(self, path: str = "/", port: int | None = None) -> str:
         return f"https://localhost:{port or self.port}{path}"
@@ -37,15 +39,19 @@ class WebdavServer:
 
 
 @contextlib.contextmanager
-def webdav_server(base: Path) -> Iterator[WebdavServer]:
-    """Serve ``base/files``. ``SSL_CERT_FILE`` must name the authority."""
+def webdav_server(base: Path, *, is_digest: bool = False) -> Iterator[WebdavServer]:
+    """Serve ``base/files``, and take passwords or Digest. ``SSL_CERT_FILE`` must name the authority."""
     (base / "files").mkdir()
     write_certificate(base / "webdav", "localhost")
     app = WsgiDAVApp(
         {
             "provider_mapping": {"/": str(base / "files")},
             "simple_dc": {"user_mapping": {"*": {USER: {"password": PASSWORD}}}},
-            "http_authenticator": {"accept_digest": False, "default_to_digest": False},
+            "http_authenticator": {
+                "accept_basic": not is_digest,
+                "accept_digest": is_digest,
+                "default_to_digest": is_digest,
+            },
             "verbose": 0,
             "logging": {"enable": False},
         }
@@ -53,6 +59,7 @@ def webdav_server(base: Path) -> Iterator[WebdavServer]:
 
     def count(environ: dict[str, Any], start_response: Any) -> Any:
         server.requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
+        server.schemes.append(environ.get("HTTP_AUTHORIZATION", "").partition(" ")[0])
         return app(environ, start_response)
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
