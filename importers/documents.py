@@ -33,7 +33,7 @@ MEDIA_TYPES = {
     ".pdf": "application/pdf",
     **OFFICE_TYPES,
 }
-_FILE_TYPES = MEDIA_TYPES | PICTURE_TYPES
+FILE_TYPES = MEDIA_TYPES | PICTURE_TYPES
 
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
@@ -54,7 +54,7 @@ def parse_document(file: ExportFile, options: Options) -> ParsedItem:
     path = _path(file)
     key = f"d_{sha256(path.encode('utf-8', 'replace')).hexdigest()[:28]}"
     content = file.read(max_bytes=limits.BLOB_MAX_BYTES)
-    media_type, text = _FILE_TYPES[file.suffix], None
+    media_type, text = FILE_TYPES[file.suffix], None
     if file.suffix in PICTURE_TYPES and (text := recognize_picture(content, item)) is None:
         return item
     attachment = add_attachment(
@@ -79,7 +79,6 @@ def parse_document(file: ExportFile, options: Options) -> ParsedItem:
                 "blob_ref": attachment.blob_ref,
                 **details,
             },
-            unknown=("text",) if Issue(ReceiptCode.NEEDS_OCR) in item.issues else (),
         )
     )
     return item
@@ -95,6 +94,6 @@ def _path(file: ExportFile) -> str:
 
 
 DOCUMENTS = Importer(
-    claim=claim_by_suffix(*_FILE_TYPES),
+    claim=claim_by_suffix(*FILE_TYPES),
     read=_read,
 )

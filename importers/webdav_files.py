@@ -4,7 +4,10 @@ A file is an item of the folder that the owner chose, named by its path in it. I
 its ETag changes.
 """
 
-from collections.abc import Iterable, Iterator
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -34,6 +37,7 @@ from importers.core.source_http import (
     basic_authorization,
     require_success,
 )
+from importers.core.text_recognition import PICTURE_TYPES, SCAN_SUFFIXES, is_installed
 from importers.core.webdav import DAV, Resource, list_resources
 from importers.documents import MEDIA_TYPES, parse_document
 
@@ -42,6 +46,12 @@ ROOT = "/"
 
 BATCH_FILES = 50
 BATCH_BYTES = 4 * 1024 * 1024
+BATCH_SECONDS = 20.0
+"""Recognizing the text of a scan may take a minute."""
+MAX_KINDS = 50
+RECOGNIZED = " ocr"
+"""After the mark of a scan that was read with the extra for its text."""
+_SUFFIX = re.compile(r"\.[a-z0-9]{1,8}")
 MAX_FOLDERS = 20_000
 NEXTCLOUD_ID = "{http://owncloud.org/ns}id"
 PROPERTIES = (
@@ -59,7 +69,15 @@ class _Run:
     def __init__(self, run: SourceRun, client: HttpClient) -> None:
         self._run = run
         self._client = client
-        self._etags = dict(run.state.get("etags", {}))
+        self._reads_pictures = is_installed()
+        is_as_before = run.state.get("reads_pictures", False) == self._reads_pictures
+        self._etags = dict(run.state.get("etags", {})) if is_as_before else {}
+        self._skipped: dict[str, dict[str, int]] = {
+            name: counts
+            for name, counts in run.state.get("skipped", {}).items()
+            if name in run.settings["containers"]
+        }
+        self._since = time.monotonic()
         self._done = self._files = self._bytes = 0
 
     def events(self) -> Iterator[Event]:
@@ -88,18 +106,34 @@ class _Run:
     def _compare(
         self, name: str, listings: Iterable[tuple[str, list[Resource]]]
     ) -> Iterator[Event]:
-        """Yield changed files, then those that are gone."""
+        """Yield changed files, then those that are gone. Count the files of other kinds."""
         seen: set[str] = set()
+        skipped: Counter[str] = Counter()
         for path, resources in listings:
-            files = {path + _name(each): each for each in resources if _is_document(each)}
+            all_files = {path + _name(each): each for each in resources if not each.is_collection}
+            files = {ref: each for ref, each in all_files.items() if self._reads(each)}
+            skipped.update(_kind(ref) for ref in all_files.keys() - files.keys())
             known = self._run.known(name, list(files))
-            seen.update(files)
+            seen.update(all_files)
             for ref, file in files.items():
-                if known.get(ref) != _mark(file):
+                if not self._is_read(file, known.get(ref, "")):
                     yield from self._file(name, ref, file)
         for ref in self._run.known(name, None):
             if ref not in seen:
                 yield Gone(name, ref)
+        self._skipped[name] = dict(skipped.most_common(MAX_KINDS))
+
+    def _reads(self, resource: Resource) -> bool:
+        suffix = _suffix(resource)
+        return suffix in MEDIA_TYPES or (self._reads_pictures and suffix in PICTURE_TYPES)
+
+    def _is_read(self, resource: Resource, mark: str) -> bool:
+        """Return whether a file was read before; scans again once their text can be recognized."""
+        return mark in (self._mark(resource), f"{_mark(resource)}{RECOGNIZED}")
+
+    def _mark(self, resource: Resource) -> str:
+        is_recognized = self._reads_pictures and _suffix(resource) in SCAN_SUFFIXES
+        return f"{_mark(resource)}{RECOGNIZED if is_recognized else ''}"
 
     def _walk(self, url: str) -> Iterator[tuple[str, list[Resource]]]:
         """Yield each folder below an address: its path there, and what is in it."""
@@ -122,10 +156,11 @@ class _Run:
         else:
             parse = partial(parse_document, _export_file(folder, ref, resource, content), Options())
         size = len(content or b"")
-        yield Item(folder, ref, _mark(resource), ExportItem(f"{folder}/{ref}", "", size, parse))
+        item = ExportItem(f"{folder}/{ref}", "", size, parse)
+        yield Item(folder, ref, self._mark(resource), item)
         self._done, self._files, self._bytes = self._done + 1, self._files + 1, self._bytes + size
-        if self._files >= BATCH_FILES or self._bytes >= BATCH_BYTES:
-            self._files = self._bytes = 0
+        is_late = time.monotonic() - self._since >= BATCH_SECONDS
+        if is_late or self._files >= BATCH_FILES or self._bytes >= BATCH_BYTES:
             yield self._checkpoint()
 
     def _download(self, resource: Resource) -> bytes | None:
@@ -142,7 +177,18 @@ class _Run:
         return response.body
 
     def _checkpoint(self, *, ends_pass: bool = False) -> Checkpoint:
-        return Checkpoint({"etags": self._etags}, self._done, self._done, ends_pass=ends_pass)
+        self._files = self._bytes = 0
+        self._since = time.monotonic()
+        skipped: Counter[str] = Counter()
+        for counts in self._skipped.values():
+            skipped.update(counts)
+        state = {
+            "etags": self._etags,
+            "skipped": self._skipped,
+            "reads_pictures": self._reads_pictures,
+        }
+        done = self._done
+        return Checkpoint(state, done, done, ends_pass=ends_pass, skipped=_explained(skipped))
 
 
 def _sign_in(run: SourceRun) -> HttpClient:
@@ -175,9 +221,21 @@ def _name(resource: Resource) -> str:
     return "".join(char if char.isprintable() and char != "/" else "\ufffd" for char in name)
 
 
-def _is_document(resource: Resource) -> bool:
-    suffix = PurePosixPath(_name(resource)).suffix.lower()
-    return not resource.is_collection and suffix in MEDIA_TYPES
+def _suffix(resource: Resource) -> str:
+    return PurePosixPath(_name(resource)).suffix.lower()
+
+
+def _kind(name: str) -> str:
+    suffix = PurePosixPath(name).suffix.lower()
+    return suffix if _SUFFIX.fullmatch(suffix) else "other"
+
+
+def _explained(skipped: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts, with the extra that reads the files of a kind."""
+    return {
+        f"{kind} (needs requirements-ocr.txt)" if kind in PICTURE_TYPES else kind: count
+        for kind, count in skipped.items()
+    }
 
 
 def _mark(resource: Resource) -> str:

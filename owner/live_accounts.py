@@ -193,7 +193,7 @@ def account_page(request: HttpRequest, connection_id: str) -> HttpResponse:
 
 def _card(account: SourceAccount, now: datetime) -> dict[str, Any]:
     problem, result = status.problem_line(account), status.result_line(account)
-    question = status.question(account)
+    question, skipped = status.question(account), status.skipped_line(account)
     containers, titles = (account.settings.get(name, {}) for name in ("containers", "titles"))
     return {
         "connection_id": account.connection_id,
@@ -212,6 +212,7 @@ def _card(account: SourceAccount, now: datetime) -> dict[str, Any]:
         "through": (account.held_deletions or {}).get("through"),
         "daily_megabytes": account.settings.get(traffic.SETTING),
         "result": result,
+        "skipped": skipped and escape_invisible(skipped),
         "moved_to": _moved_to(account),
     }
 

@@ -18,12 +18,13 @@ class SeenItem:
 
 @dataclass(frozen=True, slots=True)
 class SyncedRecord:
-    """A record as JSON. ``replaces`` are keys under which it was stored before."""
+    """A record as JSON. ``replaces`` and ``unknown`` are as in ``IngestEntry``."""
 
     stream: str
     key: str
     data: bytes
     replaces: Sequence[str] = ()
+    unknown: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

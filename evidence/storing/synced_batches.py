@@ -189,6 +189,7 @@ class _BatchWriter:
                 "stream": record.stream,
                 "key": record.key,
                 "replaces": list(record.replaces),
+                "unknown": list(record.unknown),
             }
             if record.stream in self.rules.volatile:
                 fields = () if record.key in elsewhere else self.rules.volatile[record.stream]

@@ -10,12 +10,21 @@ from evidence import limits
 from importers.core.binary_formats import parse_pdf
 from importers.core.office_files import MEDIA_TYPES as OFFICE_TYPES
 from importers.core.office_files import extract_office_text
-from importers.core.results import ParsedFile, ParsedItem, ReceiptCode
+from importers.core.results import Issue, ParsedFile, ParsedItem, ReceiptCode
 from importers.core.text import decode, html_to_text, text_prefix, truncate
-from importers.core.text_recognition import recognize_pdf
+from importers.core.text_recognition import (
+    PICTURE_TYPES,
+    recognize_attached_picture,
+    recognize_pdf,
+)
 
 DEFAULT_MEDIA_TYPE = "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}")
+_NEEDS_EXTRA = (
+    ReceiptCode.NEEDS_OFFICE,
+    ReceiptCode.NEEDS_OCR,
+    ReceiptCode.PICTURES_NEED_OCR,
+)
 _TEXT_TYPES = ("application/json", "application/xml")
 
 
@@ -53,7 +62,10 @@ def add_attachment(
     """
     pages = None
     if text is None:
+        before = len(item.issues)
         text, pages = _extract_text(content, media_type=media_type, charset=charset, item=item)
+        if any(issue.code in _NEEDS_EXTRA for issue in item.issues[before:]):
+            item.unread_texts.add(key)
     if len(content) > limits.BLOB_MAX_BYTES:
         item.add_issue(ReceiptCode.FILE_TOO_LARGE, detail=f"{len(content):,} bytes")
         return AttachmentFields(media_type, text, pages, None)
@@ -76,25 +88,28 @@ def _extract_text(
     """Return the text, and the number of pages of a PDF."""
     pages = None
     if media_type == "application/pdf":
-        text, pages, is_locked = parse_pdf(content)
-        if text is None and pages and not is_locked:
-            text = recognize_pdf(content, item)
-        elif text is None:
-            item.add_issue(ReceiptCode.LOCKED if is_locked else ReceiptCode.NO_TEXT)
-        if text is None:
-            return None, pages
+        text, pages = _pdf_text(content, item)
     elif media_type in OFFICE_TYPES.values():
-        office_text, issue = extract_office_text(content)
-        if issue is not None:
-            item.add_issue(issue)
-        text = office_text or ""
+        text, issue = extract_office_text(content)
+        item.issues += [] if issue is None else [Issue(issue)]
+    elif media_type in PICTURE_TYPES.values():
+        text = recognize_attached_picture(content, item)
     elif media_type == "text/html":
         text = html_to_text(decode(text_prefix(content), charset))
     elif media_type.startswith("text/") or media_type in _TEXT_TYPES:
         text = decode(text_prefix(content), charset)
     else:
         return None, None
-    text, is_truncated = truncate(text)
+    text, is_truncated = truncate(text or "")
     if is_truncated:
         item.add_issue(ReceiptCode.TEXT_CUT)
     return text or None, pages
+
+
+def _pdf_text(content: bytes, item: ParsedItem) -> tuple[str | None, int | None]:
+    text, pages, is_locked = parse_pdf(content)
+    if text is None and pages and not is_locked:
+        return recognize_pdf(content, item), pages
+    if text is None:
+        item.add_issue(ReceiptCode.LOCKED if is_locked else ReceiptCode.NO_TEXT)
+    return text, pages

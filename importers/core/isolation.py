@@ -8,11 +8,13 @@ seccomp filter for system calls. Elsewhere only the resource limits apply.
 
 import ctypes
 import errno
+import math
 import os
 import platform
 import resource
 import struct
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -138,8 +140,17 @@ def limit_time(*, export_bytes: int, scans: int = 0) -> bool:
 
     Returns False where this is denied.
     """
-    seconds = CPU_SECONDS + export_bytes // CPU_BYTES_PER_SECOND + scans * CPU_SECONDS_PER_SCAN
-    return _limit(resource.RLIMIT_CPU, seconds)
+    global _cpu_limit
+    _cpu_limit = CPU_SECONDS + export_bytes // CPU_BYTES_PER_SECOND + scans * CPU_SECONDS_PER_SCAN
+    return _limit(resource.RLIMIT_CPU, int(_cpu_limit))
+
+
+_cpu_limit = math.inf
+
+
+def cpu_seconds_left() -> float:
+    """Return the CPU time until this process is ended. The filter denies asking the system."""
+    return max(0.0, _cpu_limit - time.process_time())
 
 
 def _limit(what: int, value: int) -> bool:

@@ -1,8 +1,9 @@
 """Explain each code of a receipt, and what the owner can do."""
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from importers.core.results import ReceiptCode
+from importers.core.results import Issue, ReceiptCode
 
 
 class ReceiptText(NamedTuple):
@@ -198,6 +199,11 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "The text of pictures needs the extra ocr; the picture was not imported.",
         "Install requirements-ocr.txt with pip, and import the picture again.",
     ),
+    ReceiptCode.PICTURES_NEED_OCR: ReceiptText(
+        "The text of attached pictures needs the extra ocr; search finds them by name only.",
+        "Install requirements-ocr.txt with pip, and import the export again.",
+        is_imported=True,
+    ),
     ReceiptCode.PICTURE_WITHOUT_TEXT: ReceiptText(
         "No text was recognized in this picture; it was not imported.",
         "If it has text, scan it again with a higher resolution.",
@@ -230,3 +236,16 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "You erased this record; it was not imported again.", "You need not do anything."
     ),
 }
+
+
+_ONCE = frozenset((ReceiptCode.PICTURES_NEED_OCR,))
+"""Codes of receipts that a run has once, for the first item: a chat has thousands of pictures."""
+
+
+def without_repeated(issues: Iterable[Issue], reported: set[ReceiptCode]) -> Iterator[Issue]:
+    """Yield the issues, those that a run has once only if not ``reported``, and add them to it."""
+    for issue in issues:
+        if issue.code not in reported:
+            yield issue
+        if issue.code in _ONCE:
+            reported.add(issue.code)

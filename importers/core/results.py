@@ -60,6 +60,7 @@ class ReceiptCode(StrEnum):
     NEEDS_OUTLOOK = "needs_outlook"
     NEEDS_OCR = "needs_ocr"
     PICTURE_NEEDS_OCR = "picture_needs_ocr"
+    PICTURES_NEED_OCR = "pictures_need_ocr"
     PICTURE_WITHOUT_TEXT = "picture_without_text"
     PAGES_LEFT_OUT = "pages_left_out"
     TEXT_RECOGNIZED = "text_recognized"
@@ -120,6 +121,7 @@ class Issue:
 class ParsedItem:
     """The records, files and issues of one item of an export.
 
+    ``unread_texts`` are keys of records whose text needs an extra: a stored one remains.
     ``recognition_seconds`` remain to recognize the text of its scans: the sandbox ends a process
     that is silent for longer.
     """
@@ -128,6 +130,7 @@ class ParsedItem:
     files: list[ParsedFile] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
     stale: list[StaleRecords] = field(default_factory=list)
+    unread_texts: set[str] = field(default_factory=set)
     recognition_seconds: float = 60.0
 
     def add_issue(self, code: ReceiptCode, *, detail: str = "") -> None:

@@ -285,7 +285,13 @@ def encode_item(item: ExportItem, parsed: ParsedItem) -> tuple[list[Any], list[b
         [ReceiptCode.UNREADABLE, "nested too deeply"] for _, content in contents if content is None
     ]
     records = [
-        [record.stream, record.data["id"], len(content), record.replaces, record.unknown]
+        [
+            record.stream,
+            record.data["id"],
+            len(content),
+            record.replaces,
+            (*record.unknown, *["text"] * (record.data["id"] in parsed.unread_texts)),
+        ]
         for record, content in contents
         if content is not None
     ]

@@ -122,12 +122,17 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A state that covers everything that was yielded before it. ``done`` of ``total`` items."""
+    """A state that covers everything that was yielded before it. ``done`` of ``total`` items.
+
+    ``skipped`` counts what the chosen containers have and the source does not read, by kind, such as
+    ``.mp4``.
+    """
 
     state: Mapping[str, Any]
     done: int = 0
     total: int = 0
     ends_pass: bool = False
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 Event = Item | Change | Gone | Checkpoint

@@ -62,6 +62,7 @@ class Step:
     done: int
     total: int
     ends_pass: bool
+    skipped: dict[str, int]
 
 
 class SourceSession:
@@ -194,6 +195,7 @@ class SourceSession:
             int(done),
             int(total),
             bool(message["ends_pass"]),
+            {_name(kind): int(count) for kind, count in message["skipped"].items()},
         )
 
     def read(self, size: int) -> bytes:

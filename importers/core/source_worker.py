@@ -198,6 +198,7 @@ class _Step:
             "state": checkpoint.state,
             "progress": [checkpoint.done, checkpoint.total],
             "ends_pass": checkpoint.ends_pass,
+            "skipped": checkpoint.skipped,
         }
 
 

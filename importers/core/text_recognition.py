@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from importers.core import isolation
 from importers.core.results import ParsedItem, ReceiptCode
 from importers.core.text import normalize_whitespace
 
@@ -40,6 +42,11 @@ PAGE_SIDE = 20_000
 """Larger pages are made smaller: an A4 page of 300 dpi has 8.7 million pixels."""
 PICTURE_PIXELS = 50_000_000
 """Larger pictures are not decoded."""
+ATTACHED_MIN_BYTES = 4_000
+ATTACHED_MIN_CONFIDENCE = 60
+RECENT_PICTURES = 1_000
+CPU_RESERVE_SECONDS = 120.0
+"""CPU time that remains for everything else before this process is ended."""
 _MODULES = ("PIL", "pypdfium2", "tesserocr")
 
 
@@ -112,12 +119,44 @@ def recognize_picture(content: bytes, item: ParsedItem) -> str | None:
     return _report(found, item, if_empty=ReceiptCode.PICTURE_WITHOUT_TEXT)
 
 
-def _report(found: RecognizedText, item: ParsedItem, *, if_empty: ReceiptCode) -> str | None:
+def recognize_attached_picture(content: bytes, item: ParsedItem) -> str | None:
+    """Return the text of a picture in a mail, chat or note, and add an issue that says so.
+
+    Most of them are photos, whose text is noise, or the logo that every mail of a sender has.
+    """
+    if len(content) < ATTACHED_MIN_BYTES:
+        return None
+    if not is_installed():
+        item.add_issue(ReceiptCode.PICTURES_NEED_OCR)
+        return None
+    digest = sha256(content).digest()
+    found = _recent.pop(digest, None)
+    try:
+        found = found or _recognize(_picture_pages(content), item)
+    except Exception:  # noqa: BLE001 - the libraries raise arbitrary errors
+        return None
+    if found.done == found.pages:
+        _recent[digest] = found
+        if len(_recent) > RECENT_PICTURES:
+            del _recent[next(iter(_recent))]
+        if found.confidence < ATTACHED_MIN_CONFIDENCE:
+            return None
+    return _report(found, item)
+
+
+_recent: dict[bytes, RecognizedText] = {}
+"""What was recognized in the latest attached pictures, by digest."""
+
+
+def _report(
+    found: RecognizedText, item: ParsedItem, *, if_empty: ReceiptCode | None = None
+) -> str | None:
     if found.done < found.pages:
         pages = f"{found.done} of {found.pages} pages"
         item.add_issue(ReceiptCode.PAGES_LEFT_OUT, detail=pages)
     if not found.text:
-        item.add_issue(if_empty)
+        if if_empty is not None:
+            item.add_issue(if_empty)
         return None
     confidence = f"mean confidence {found.confidence} %"
     item.add_issue(ReceiptCode.TEXT_RECOGNIZED, detail=confidence)
@@ -133,7 +172,8 @@ def _recognize(pages: Iterator[tuple[int, "Image"]], item: ParsedItem) -> Recogn
     if languages is None:
         raise LookupError("no language data")
     texts, done, total = list[tuple[str, int]](), 0, 0
-    folder, deadline = f"{languages.folder}/", time.monotonic() + item.recognition_seconds
+    seconds = min(item.recognition_seconds, isolation.cpu_seconds_left() - CPU_RESERVE_SECONDS)
+    folder, deadline = f"{languages.folder}/", time.monotonic() + seconds
     try:
         with PyTessBaseAPI(folder, languages.names, psm=PSM.AUTO) as tesseract:
             for count, page in pages:

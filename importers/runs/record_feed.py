@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from evidence.storing.ndjson import NdjsonLine
-from importers.core.results import Issue, StaleRecords
+from importers.core.receipt_texts import without_repeated
+from importers.core.results import Issue, ReceiptCode, StaleRecords
 from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader
 from importers.runs.import_totals import ImportTotals, RecordSummary
 from importers.runs.seen_keys import KeySet, key_hash
@@ -144,13 +145,15 @@ class RecordFeed:
         self._spool = spool
         self._progress: deque[ItemProgress] = deque()
         self._rejected: dict[int, Issue] = {}
+        self._reported: set[ReceiptCode] = set()
         self._lock = threading.Lock()
 
     def lines(self) -> Iterator[NdjsonLine]:
         """Yield lines until the export ends or the spool is full; ``has_more`` tells which."""
         for item in self._items:
+            issues = list(without_repeated(item.issues, self._reported))
             progress = ItemProgress(
-                self.line, item.number, item.file, item.location, item.size, item.issues
+                self.line, item.number, item.file, item.location, item.size, issues
             )
             yield from self._item_lines(item, progress)
             progress.last_line = self.line

@@ -32,7 +32,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class RunReport:
-    """What a run did, for the owner's pages. ``notes`` are items that were not stored whole."""
+    """What a run did, for the owner's pages. ``notes`` are items that were not stored whole.
+
+    ``skipped`` are counts of what the source does not read, by kind.
+    """
 
     started_at: str
     finished_at: str = ""
@@ -46,6 +49,7 @@ class RunReport:
     total: int = 0
     is_complete: bool = False
     notes: list[str] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
 
     def add(self, result: IngestResult) -> None:
         self.created += result.created

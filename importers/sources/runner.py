@@ -28,6 +28,7 @@ from evidence.storing.sync_batch import (
     SyncRules,
 )
 from evidence.storing.synced_batches import SyncStopped
+from importers.core.receipt_texts import without_repeated
 from importers.core.results import ReceiptCode
 from importers.core.source import InstalledSource, ProblemCode, SourceError
 from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
@@ -144,6 +145,7 @@ class _AccountRun:
         self.report = RunReport(self._now.isoformat())
         self.stopped_at: list[str] | None = None
         self._series_stream = ""
+        self._reported: set[ReceiptCode] = set()
 
     def run(self) -> None:
         try:
@@ -171,6 +173,7 @@ class _AccountRun:
         for step in session.steps(known, self._series_keys):
             self._add(pending, step, session, rules)
             self.report.is_complete = step.ends_pass
+            self.report.skipped = step.skipped
             is_limit = traffic.is_reached(self._account, now=timezone.now(), more=pending.received)
             if pending.is_due or step.ends_pass or is_limit:
                 pending = self._store(pending, rules)
@@ -193,7 +196,7 @@ class _AccountRun:
         for item, (container, ref, mark) in zip(step.items, step.seen, strict=True):
             pending.received += item.size
             location = f"{item.file} {item.location}".strip()
-            for issue in item.issues:
+            for issue in without_repeated(item.issues, self._reported):
                 self.report.note(location, issue.code, issue.detail)
             for file in item.files:
                 offset = self._spool.write(file.size, item.read)
@@ -201,7 +204,9 @@ class _AccountRun:
                 pending.size += file.size
             for record in item.records:
                 data = session.read(record.size)
-                batch.records.append(SyncedRecord(record.stream, record.key, data, record.replaces))
+                batch.records.append(
+                    SyncedRecord(record.stream, record.key, data, record.replaces, record.unknown)
+                )
                 pending.locations[record.key] = location
                 pending.size += record.size
             stream, key = ("", "")

@@ -126,6 +126,12 @@ def result_line(account: SourceAccount) -> str | None:
     return f"{counts}; {run['done']:,} of {run['total']:,} read, continues by itself"
 
 
+def skipped_line(account: SourceAccount) -> str | None:
+    """Return what the account has and its source does not read, the most frequent kinds first."""
+    counts = sorted(account.last_run.get("skipped", {}).items(), key=lambda each: -each[1])
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts) or None
+
+
 def next_run(account: SourceAccount, *, now: datetime) -> str:
     """Return when the account is read next."""
     if is_paused(account):
@@ -148,6 +154,8 @@ def status_lines(account: SourceAccount, *, now: datetime) -> Iterator[str]:
     last = account.succeeded_at
     yield f"  last read: {f'{last:%-d %B %Y, %H:%M} UTC' if last else 'never'}"
     yield f"  next run: {next_run(account, now=now)}"
+    if skipped := skipped_line(account):
+        yield f"  not read: {skipped}"
     for line in (result_line(account), problem_line(account), question(account)):
         if line:
             yield f"  {line}"

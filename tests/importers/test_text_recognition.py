@@ -1,7 +1,11 @@
 """The text of scans and pictures is recognized, within limits, and found by search."""
 
 import io
+import json
+import os
 import sys
+from base64 import b64encode
+from datetime import date, timedelta
 from email.message import EmailMessage
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +15,11 @@ from PIL import Image, ImageDraw, ImageFont
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from importers.core import text_recognition
+from evidence.models.imports import ImportReceipt
+from importers.core import isolation, text_recognition
 from importers.core.results import Issue, ParsedItem, ReceiptCode
 from importers.core.text_recognition import recognize_pdf
+from importers.runs.background import ImportWorker
 from tests.importers.imports import connection, content, latest, receipts, records, run
 
 if TYPE_CHECKING:
@@ -81,6 +87,22 @@ def test_scans_and_pictures_have_their_text_and_are_found(world: "World", tmp_pa
     assert len(world.get("/v1/search", "reader", q="boiler Hansen").body["data"]) == 4
 
 
+def test_year_of_scans_and_pictures_is_read_as_it_was_written(tmp_path: Path) -> None:
+    sums = [f"On {date(2025, 1, 1) + timedelta(days=day)} Hansen paid {day + 17},50 for the boiler."
+            for day in range(0, 365, 14)]  # fmt: skip
+    formats = ("pdf", "png", "jpg", "tiff")
+    written = {f"{at}.{formats[at % 4]}": text for at, text in enumerate(sums)}
+    export = tmp_path / "in"
+    export.mkdir()
+    for name, text in written.items():
+        page(text).save(export / name)
+
+    run(export)
+
+    assert {record["title"]: record["text"] for record in records("documents")} == written
+    assert receipts() == {("text_recognized", name) for name in written}
+
+
 def test_second_import_writes_nothing(tmp_path: Path) -> None:
     export = write(tmp_path, scan_pdf=saved("PDF"), letter_png=saved("PNG"))
     run(export)
@@ -99,6 +121,122 @@ def test_attached_scan_has_its_text(tmp_path: Path) -> None:
     run(write(tmp_path, mail_eml=bytes(message)))
 
     assert records("attachments")[0]["text"] == SENTENCE
+
+
+def mail_with_picture(number: int, content: bytes) -> bytes:
+    message = EmailMessage()
+    message["From"], message["Message-ID"] = "a@example.org", f"<{number}@x>"
+    message["Date"] = "Mon, 05 Jan 2026 09:30:00 +0100"
+    message.set_content("See the picture")
+    message.add_attachment(content, maintype="image", subtype="png", filename="a.png")
+    return bytes(message)
+
+
+def write_mail_chat_and_note(folder: Path, picture: bytes) -> Path:
+    """Write exports in which a picture is attached to a mail, a chat and a note."""
+    export = write(folder, mail_eml=mail_with_picture(1, picture))
+    (export / "chat" / "photos").mkdir(parents=True)
+    (export / "chat" / "photos" / "a.jpg").write_bytes(saved("JPEG"))
+    shared = {"id": 1, "type": "message", "date_unixtime": "1767600000", "from": "Eva", "text": "",
+              "photo": "photos/a.jpg"}  # fmt: skip
+    chat = {"name": "Eva", "type": "personal_chat", "id": 7, "messages": [shared]}
+    (export / "chat" / "result.json").write_text(json.dumps(chat))
+    encoded = b64encode(picture).decode()
+    (export / "Notes.enex").write_text(
+        "<en-export><note><title>Boiler</title><created>20260105T083000Z</created><content>&lt;en-note/&gt;</content><resource><data>"
+        f"{encoded}</data><mime>image/png</mime></resource></note></en-export>"
+    )
+    return export
+
+
+def texts_of_pictures() -> list[str | None]:
+    stored = [*records("attachments"), *records("documents")]
+    return [each["text"] for each in stored if str(each.get("media_type")).startswith("image/")]
+
+
+def test_pictures_in_mails_chats_and_notes_have_their_text(tmp_path: Path) -> None:
+    run(write_mail_chat_and_note(tmp_path, saved("PNG")))
+
+    assert texts_of_pictures() == [SENTENCE] * 3
+    assert {code for code, _ in receipts()} == {"text_recognized"}
+
+
+def test_each_import_has_one_receipt_for_attached_pictures_without_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = write_mail_chat_and_note(tmp_path, saved("PNG"))
+    for number in range(2, 9):
+        (export / f"{number}.eml").write_bytes(mail_with_picture(number, saved("PNG")))
+    without_extra(monkeypatch)
+
+    output = run(export)
+
+    assert "requirements-ocr.txt" in output
+    codes = [row.code for row in ImportReceipt.unscoped.all()]
+    assert codes == ["pictures_need_ocr"] * 3, "mails, chats and notes"
+    assert texts_of_pictures() == [None] * 10
+
+
+def test_text_of_attached_pictures_remains_when_the_extra_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = write_mail_chat_and_note(tmp_path, saved("PNG"))
+    run(export)
+    without_extra(monkeypatch)
+
+    run(export)
+
+    assert texts_of_pictures() == [SENTENCE] * 3
+
+
+def test_photos_and_small_pictures_in_mails_have_no_receipt(tmp_path: Path) -> None:
+    photo = Image.effect_noise((600, 400), 90)
+    pictures = [saved("PNG", photo), saved("PNG", page().resize((80, 20))), b"broken" * 2_000]
+    mails = {f"{at}_eml": mail_with_picture(at, each) for at, each in enumerate(pictures)}
+
+    run(write(tmp_path, **mails))
+
+    assert texts_of_pictures() == [None] * 3
+    assert receipts() == set()
+
+
+def test_picture_that_many_mails_have_is_recognized_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logo = saved("PNG", page("Hansen and Sons, boilers since 1902."))
+    pages: list[int] = []
+    recognize = text_recognition._recognize
+    monkeypatch.setattr(
+        text_recognition, "_recognize", lambda *given: pages.append(1) or recognize(*given)
+    )
+
+    run(write(tmp_path, **{f"{at}_eml": mail_with_picture(at, logo) for at in range(4)}))
+
+    assert texts_of_pictures() == ["Hansen and Sons, boilers since 1902."] * 4
+    assert len(pages) == 1
+
+
+def test_recognition_ends_before_the_cpu_time_of_its_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(isolation, "cpu_seconds_left", lambda: 90.0)
+    item = ParsedItem()
+
+    assert recognize_pdf(saved("PDF"), item) is None
+
+    assert Issue(ReceiptCode.PAGES_LEFT_OUT, "0 of 1 pages") in item.issues
+
+
+def test_scans_and_pictures_in_a_watched_folder_have_their_text(tmp_path: Path) -> None:
+    export = write(tmp_path, scan_pdf=saved("PDF", resolution=200), letter_png=saved("PNG"))
+    for path in export.iterdir():
+        os.utime(path, (1, 1))
+    worker = ImportWorker(tmp_path / "work", watch=export, seconds=0)
+
+    for _ in worker.job():
+        pass
+
+    assert [record["text"] for record in records("documents")] == [SENTENCE] * 2
 
 
 def test_receipts_name_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ from django.utils import timezone
 from evidence.storing.source_accounts import set_credential
 from importers.authoring.https_server import https_server
 from importers.core.source import ProblemCode, SourceError
+from importers.core.text_recognition import LANGUAGES_VARIABLE
+from importers.sources.status import status_lines
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.imports import connection, content, one, records, run
 from tests.importers.syncing import (
@@ -20,6 +22,7 @@ from tests.importers.syncing import (
     start_sync,
     wait_for_progress,
 )
+from tests.importers.test_text_recognition import SENTENCE, saved
 from tests.importers.webdav_server import PASSWORD, USER, WebdavServer, webdav_server
 
 pytestmark = pytest.mark.django_db
@@ -48,7 +51,6 @@ def paths() -> list[str]:
 def test_chosen_folders_are_documents_with_their_files(server: WebdavServer) -> None:
     server.write("Notes/garden/a b ü#?.md", "# Beans\nSow in May.")
     server.write("Notes/.hidden/secret.txt", "x")
-    server.write("Notes/photo.jpg", b"x")
     server.write("Private/b.txt", "not chosen")
     server.write("c.txt", "at the top")
 
@@ -59,6 +61,46 @@ def test_chosen_folders_are_documents_with_their_files(server: WebdavServer) -> 
     beans = one("documents", title="Beans")
     assert beans["folder"] == "Notes/garden"
     assert content(beans["blob_ref"]) == b"# Beans\nSow in May."
+
+
+def test_files_of_other_kinds_are_counted_by_kind(server: WebdavServer) -> None:
+    for name in ("a.mp4", "x/b.MP4", "c.zip", "no suffix", "d.what-is-this", ".hidden.mp4"):
+        server.write(f"Notes/{name}", b"x")
+    server.write("Private/e.mp4", b"not chosen")
+    server.write("Notes/a.txt", "a")
+    pk = connect(server, folders=["Notes"])
+
+    for _ in range(2):
+        assert run_sync(pk).skipped == {".mp4": 2, ".zip": 1, "other": 2}
+        assert "not read: 2 .mp4, 2 other, 1 .zip" in "\n".join(
+            status_lines(account_of(pk), now=timezone.now())
+        )
+
+    (server.folder / "Notes/c.zip").unlink()
+    assert run_sync(pk).skipped == {".mp4": 2, "other": 2}
+    assert paths() == ["Notes/a.txt"]
+
+
+def test_scans_and_pictures_have_their_text_once_the_extra_is_installed(
+    server: WebdavServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.write("Notes/scan.pdf", saved("PDF", resolution=200))
+    server.write("Notes/letter.png", saved("PNG"))
+    with monkeypatch.context() as without:
+        without.setenv(LANGUAGES_VARIABLE, "xyz")
+        pk = connect(server, is_mirror=True)
+        report = run_sync(pk)
+        assert report.skipped == {".png (needs requirements-ocr.txt)": 1}
+        assert "The text of scans needs the extra ocr" in report.notes[0]
+        assert [each["text"] for each in records("documents")] == [None]
+
+    run_sync(pk)
+
+    assert [each["text"] for each in records("documents")] == [SENTENCE] * 2
+    server.requests.clear()
+    monkeypatch.setenv(LANGUAGES_VARIABLE, "xyz")
+    assert run_sync(pk).deleted == 0
+    assert [method for method, _ in server.requests if method == "GET"] == []
 
 
 def test_only_changed_files_are_read_again(server: WebdavServer) -> None:
