@@ -140,10 +140,32 @@ def revolut(bookings: list[Booking]) -> str:
     ))  # fmt: skip
 
 
+def ofx(bookings: list[Booking]) -> str:
+    entries = "".join(
+        f"<STMTTRN><TRNTYPE>OTHER<DTPOSTED>{each.on:%Y%m%d}<TRNAMT>{each.amount}<FITID>{number}"
+        f"<NAME>{escape(each.name[:32])}<MEMO>{escape(each.memo)}</STMTTRN>\n"
+        for number, each in enumerate(bookings)
+    )
+    return (
+        "OFXHEADER:100\nDATA:OFXSGML\nVERSION:102\nENCODING:UNICODE\nCHARSET:NONE\n\n<OFX><BANKMSGSRSV1>"
+        "<STMTTRNRS><TRNUID>1<STMTRS><CURDEF>EUR<BANKACCTFROM><BANKID>37040044<ACCTID>0532013000"
+        f"<ACCTTYPE>CHECKING</BANKACCTFROM><BANKTRANLIST>{entries}</BANKTRANLIST></STMTRS></STMTTRNRS>"
+        "</BANKMSGSRSV1></OFX>"
+    )
+
+
+def qif(bookings: list[Booking]) -> str:
+    entries = "".join(
+        f"D{each.on:%m/%d/%Y}\nT{each.amount:,.2f}\nP{each.name}\nM{each.memo}\n^\n"
+        for each in bookings
+    )
+    return f"!Account\nNGiro\nTBank\n^\n!Type:Bank\n{entries}"
+
+
 LAYOUTS: dict[str, Callable[[list[Booking]], str]] = {
     "year.xml": camt, "year.sta": swift, "paypal.csv": paypal, "amex.csv": amex,
     "discover.csv": discover, "apple.csv": apple, "ing.csv": ing, "wise.csv": wise,
-    "revolut.csv": revolut,
+    "revolut.csv": revolut, "year.ofx": ofx, "year.qif": qif,
 }  # fmt: skip
 
 

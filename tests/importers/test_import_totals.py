@@ -5,6 +5,7 @@ import json
 import mailbox
 import random
 import re
+import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,6 +20,7 @@ import orjson
 import pytest
 import recurring_ical_events
 import time_machine
+from garmin_fit_sdk import Decoder, Stream
 from icalendar import Calendar
 from ofxtools.Parser import OFXTree
 
@@ -31,9 +33,13 @@ from tests.importers import (
     year_of_notes,
     year_of_takeout,
 )
+from tests.importers.databases import fit
 from tests.importers.imports import TORTURE, run
 from tests.importers.test_bank_years import LAYOUTS, year
+from tests.importers.test_databases import BROWSERS, message, write_chats
+from tests.importers.test_demo_year import as_mail, year_of_mail
 from tests.importers.test_ofx_truth import ofx
+from tests.importers.test_tracks import AT, FILE_ID, heartbeat, session
 
 pytestmark = pytest.mark.django_db
 
@@ -101,11 +107,41 @@ def _declaration(connection: Connection) -> Any:
     return orjson.loads(connection.source.current_declaration.snapshot)
 
 
-def write_history(folder: Path) -> Path:
-    visits = [
-        (datetime(2026, 1, day, 9, tzinfo=UTC), f"https://x.example/{day}", "x") for day in (5, 9)
-    ]
-    return databases.write_history(folder / "History", "chrome", visits)
+def write_visits(browser: str) -> Callable[[Path], Path]:
+    """Return a function that writes the history of a browser."""
+    return lambda folder: databases.write_history(folder / BROWSERS[browser], browser, VISITS)
+
+
+VISITS = [
+    (1_767_600_000 + day * 90_000 + hour, f"Page {day}", f"https://x.example/{day}/{hour}")
+    for day in range(40)
+    for hour in range(3)
+]
+
+
+def write_workouts(folder: Path) -> Path:
+    for day in (3, 4, 70):
+        at = AT + day * 86_400
+        beats = [heartbeat(at + second, 120 + second) for second in range(20)]
+        (folder / f"{day}.fit").write_bytes(fit([FILE_ID, *beats, session(at)]))
+    return folder
+
+
+def write_msg_files(folder: Path) -> Path:
+    outlook = pytest.importorskip("tests.importers.test_outlook")
+    for data in year_of_mail()[:40]:
+        message = outlook.with_files(as_mail(data))
+        outlook.as_msg(message).save(folder / f"{data['id']}.msg")
+    return folder
+
+
+def write_data_file(folder: Path) -> Path:
+    outlook = pytest.importorskip("tests.importers.test_outlook")
+    mails = [outlook.stored_mail(number) for number in range(30)]
+    for number, each in enumerate(mails):
+        sent_at = datetime(2026, 1 + number % 12, 1 + number % 28, 23, 30, tzinfo=UTC)
+        each.properties = {**each.properties, outlook.SENT_AT: sent_at}
+    return outlook.write_data_file(folder / "a.pst", Inbox=mails[:20], Archive=mails[20:])
 
 
 def copied(name: str) -> Callable[[Path], Path]:
@@ -120,34 +156,46 @@ def written(writer: Callable[..., object], name: str = "export") -> Callable[[Pa
     return write
 
 
-EXPORTS: dict[str, Callable[[Path], Path]] = {
-    **{name: copied(name) for name in (
-        "Maildir", "eml", "mail.mbox", "calendar.ics", "contacts.vcf", "whatsapp", "telegram", "slack",
-        "chatgpt", "claude", "bank.csv", "bank.ofx", "bank.qif", "camt.xml", "statement.sta",
-        "apple_health_export", "places", "notes", "track.gpx",
-    )},
-    "spotify": written(year_of_habits.write_spotify),
-    "netflix": written(year_of_habits.write_netflix),
-    "amazon": written(year_of_habits.write_amazon),
-    "linkedin": written(year_of_habits.write_linkedin),
-    "facebook": written(year_of_networks.write_facebook),
-    "instagram": written(year_of_networks.write_instagram),
-    "x": written(year_of_networks.write_x),
-    "enex": written(year_of_notes.write_enex, "Notes.enex"),
-    "notion": written(year_of_notes.write_notion),
-    "vault": written(year_of_notes.write_vault),
-    "takeout": written(year_of_takeout.write_takeout),
-    "history": write_history,
-}  # fmt: skip
+EXPORTS: list[tuple[str, Callable[[Path], Path]]] = [
+    *((kind, copied(name)) for kind, name in (
+        ("maildir", "Maildir"), ("eml", "eml"), ("mbox", "mail.mbox"), ("icalendar", "calendar.ics"),
+        ("vcard", "contacts.vcf"), ("whatsapp", "whatsapp"), ("telegram", "telegram"), ("slack", "slack"),
+        ("chatgpt", "chatgpt"), ("claude", "claude"), ("csv", "bank.csv"), ("ofx", "bank.ofx"),
+        ("qif", "bank.qif"), ("camt", "camt.xml"), ("mt940", "statement.sta"),
+        ("apple-health", "apple_health_export"), ("places", "places"), ("documents", "notes"),
+        ("gpx", "track.gpx"),
+    )),
+    *((browser, write_visits(browser)) for browser in BROWSERS),
+    ("imessage", write_chats),
+    ("fit", write_workouts),
+    ("msg", write_msg_files),
+    ("outlook", write_data_file),
+    ("spotify", written(year_of_habits.write_spotify)),
+    ("netflix", written(year_of_habits.write_netflix)),
+    ("amazon", written(year_of_habits.write_amazon)),
+    ("linkedin linkedin-connections linkedin-messages", written(year_of_habits.write_linkedin)),
+    ("facebook facebook-messages", written(year_of_networks.write_facebook)),
+    ("instagram instagram-messages", written(year_of_networks.write_instagram)),
+    ("x x-messages", written(year_of_networks.write_x)),
+    ("evernote", written(year_of_notes.write_enex, "Notes.enex")),
+    ("notion", written(year_of_notes.write_notion)),
+    ("documents", written(year_of_notes.write_vault)),
+    ("google-keep google-chat google-tasks google-activity", written(year_of_takeout.write_takeout)),
+]  # fmt: skip
+"""The kinds of an export, and a function that writes it."""
 
 
-@pytest.mark.parametrize("name", EXPORTS)
-def test_table_shows_what_was_stored(tmp_path: Path, name: str) -> None:
-    path = EXPORTS[name](tmp_path)
+@pytest.mark.parametrize(("kinds", "write"), EXPORTS, ids=[kinds for kinds, _ in EXPORTS])
+def test_table_shows_what_was_stored(
+    tmp_path: Path, kinds: str, write: Callable[[Path], Path]
+) -> None:
+    path = write(tmp_path)
 
     output = run(path, date_order="dmy", decimal="point", signs="as-written")
 
     assert table(output) == stored_table() != []
+    headings = {line.removesuffix(":") for line in output.splitlines()}
+    assert headings >= {*kinds.split()}
 
 
 def without_accounts(lines: list[Line]) -> list[Line]:
@@ -297,3 +345,74 @@ def test_table_of_measurements_is_that_of_the_file(tmp_path: Path) -> None:
 
     days = sorted(each.get("startDate", "")[:10] for each in ET.parse(path).iter("Record"))  # noqa: S314 - written above
     assert line == Line(len(days), "measurements", "Health", days[0], days[-1], "")
+
+
+@pytest.mark.parametrize("browser", BROWSERS)
+def test_table_of_visits_is_that_of_the_history(tmp_path: Path, browser: str) -> None:
+    (line,) = table(run(write_visits(browser)(tmp_path)))
+
+    days = [f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}" for seconds, _, _ in VISITS]
+    assert line == Line(len(VISITS), "activities", "Browser", min(days), max(days), "")
+
+
+def test_table_of_messages_is_that_of_their_database(tmp_path: Path) -> None:
+    sent = [message(number, text=f"No. {number}") for number in range(1, 30)]
+    path = databases.write_database(
+        tmp_path / "chat.db",
+        databases.CHAT_SCHEMA,
+        message=sent,
+        handle=[{"ROWID": 1, "id": "eva@example.org"}],
+        chat=[{"ROWID": 1, "guid": "c"}],
+        chat_message_join=[{"chat_id": 1, "message_id": row["ROWID"]} for row in sent],
+    )
+
+    (line,) = without_accounts(table(run(path)))
+
+    with closing(sqlite3.connect(path)) as database:
+        query = "SELECT count(*), date(min(date) / 1e9 + 978307200, 'unixepoch'), date(max(date) / 1e9 + 978307200, 'unixepoch') FROM message"
+        items, first, last = database.execute(query).fetchone()
+    assert line == Line(items, "messages", "Messages", first, last, "")
+
+
+def test_table_of_workouts_is_that_of_another_library(tmp_path: Path) -> None:
+    lines = table(run(write_workouts(tmp_path)))
+
+    days: dict[str, list[str]] = defaultdict(list)
+    for path in tmp_path.glob("*.fit"):
+        decoded, errors = Decoder(Stream.from_file(path)).read()
+        assert errors == []
+        for each in decoded["record_mesgs"]:
+            days["measurements"].append(f"{each['timestamp']:%Y-%m-%d}")
+        for each in decoded["session_mesgs"]:
+            days["workouts"].append(f"{each['start_time']:%Y-%m-%d}")
+    assert lines == sorted(
+        Line(len(found), stream, "Health", min(found), max(found), "")
+        for stream, found in days.items()
+    )
+
+
+def test_table_of_msg_files_is_that_of_another_library(tmp_path: Path) -> None:
+    foss = pytest.importorskip("aspose.email_foss.msg")
+
+    lines = table(run(write_msg_files(tmp_path)))
+
+    messages = [
+        foss.MapiMessage.from_file(path).to_email_message() for path in tmp_path.glob("*.msg")
+    ]
+    sent_at = [email.utils.parsedate_to_datetime(each["Date"]).astimezone(UTC) for each in messages]
+    days = [f"{time:%Y-%m-%d}" for time in sent_at]
+    files = sum(len(list(each.iter_attachments())) for each in messages)
+    assert lines == sorted(
+        Line(items, stream, "Mail", min(days), max(days), "")
+        for stream, items in (("messages", len(days)), ("attachments", files))
+    )
+
+
+def test_table_of_a_data_file_is_that_of_its_mails(tmp_path: Path) -> None:
+    lines = table(run(write_data_file(tmp_path)))
+
+    days = [f"2026-{1 + number % 12:02}-{1 + number % 28:02}" for number in range(30)]
+    assert lines == sorted(
+        Line(items, stream, "Mail", min(days), max(days), "")
+        for stream, items in (("messages", 30), ("attachments", 60))
+    )
