@@ -27,8 +27,11 @@ ROLE_LABELS: Mapping[str, str] = {
     "event-time": "when it happened",
     "actor": "who did it",
     "actor-id": "who did it",
+    "address": "how to reach them",
     "direction": "sent or received",
+    "participant": "who took part",
     "secondary": "more about it",
+    "thread": "the conversation it belongs to",
 }
 
 

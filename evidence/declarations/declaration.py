@@ -21,6 +21,15 @@ ACTOR_ROLE = "actor"
 """The author of a record by name. Anyone can use any name."""
 ACTOR_ID_ROLE = "actor-id"
 """The author of a record by address or id in the source."""
+PARTICIPANT_ROLE = "participant"
+"""Other people of a record: names, addresses, numbers or ``Name <address>``. For the owner alone."""
+ADDRESS_ROLE = "address"
+"""Addresses, numbers or ids of whom a record names: its actor, or, without one, its title.
+
+It joins records of one person on the owner's pages and proves nothing about the author.
+"""
+THREAD_ROLE = "thread"
+"""Records of a stream with the same value belong to one thread."""
 AMOUNT_TYPE, TEXT_TYPE = "currency", "text"
 DIRECTION_ROLE = "direction"
 """A field that tells whether the owner sent a record, such as its folder."""

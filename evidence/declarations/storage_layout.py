@@ -12,7 +12,13 @@ from decimal import Decimal
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from evidence.declarations import values
-from evidence.declarations.declaration import Field, FieldKind, SourceDeclaration, StreamDeclaration
+from evidence.declarations.declaration import (
+    THREAD_ROLE,
+    Field,
+    FieldKind,
+    SourceDeclaration,
+    StreamDeclaration,
+)
 
 Slot = Literal["n", "t", "w"]
 """The array of a field: numbers, times or words."""
@@ -26,7 +32,7 @@ SLOTS: Final[Mapping[FieldKind, Slot]] = {
 }
 
 LINK_COLUMNS: Final = 3
-"""Indexed columns for foreign keys; lookups by any further foreign key are slow."""
+"""Indexed columns for foreign keys and threads; lookups by any further one are slow."""
 
 
 class StreamLayout(TypedDict):
@@ -39,7 +45,7 @@ class StreamLayout(TypedDict):
     search: dict[str, str]
     """field -> prefix of its search terms: a to z, then aa."""
     links: NotRequired[dict[str, int]]
-    """foreign key -> column from 1, at most LINK_COLUMNS; absent in old layouts."""
+    """foreign key or thread -> column from 1, at most LINK_COLUMNS; absent in old layouts."""
     sort: list[str] | None
     """[cursor field, its kind], the source of sort keys."""
     time: list[str] | None
@@ -64,7 +70,7 @@ def build_layout(declaration: SourceDeclaration, previous: Layout | None) -> Lay
     """
     previous = previous or {}
     current = {
-        name: _stream_layout(stream, _foreign_keys(declaration, name), previous=previous.get(name))
+        name: _stream_layout(stream, _linked_fields(declaration, name), previous=previous.get(name))
         for name, stream in declaration.streams.items()
     }
     return {**previous, **current}
@@ -120,7 +126,7 @@ def search_code(index: int) -> str:
 
 
 def _stream_layout(
-    stream: StreamDeclaration, foreign_keys: Iterable[str], *, previous: StreamLayout | None
+    stream: StreamDeclaration, linked_fields: Iterable[str], *, previous: StreamLayout | None
 ) -> StreamLayout:
     layout: StreamLayout = {
         "typed": _assignments(previous) if previous else {},
@@ -138,20 +144,22 @@ def _stream_layout(
             layout["typed"][field.name] = (slot, layout["widths"][slot])
     for name in stream.lexical_fields:
         layout["search"].setdefault(name, search_code(len(layout["search"])))
-    for name in foreign_keys:
+    for name in linked_fields:
         if len(layout["links"]) < LINK_COLUMNS:
             layout["links"].setdefault(name, len(layout["links"]) + 1)
     return layout
 
 
-def _foreign_keys(declaration: SourceDeclaration, name: str) -> list[str]:
-    """Return the foreign keys of other streams that expand to this stream."""
-    return [
+def _linked_fields(declaration: SourceDeclaration, name: str) -> list[str]:
+    """Return the foreign keys of other streams that expand to this stream, then its thread."""
+    foreign_keys = [
         relation.foreign_key
         for stream in declaration.streams.values()
         for relation in stream.relations.values()
         if relation.expandable and relation.cardinality == "has_many" and relation.stream == name
     ]
+    fields = declaration.streams[name].fields.values()
+    return [*foreign_keys, *(field.name for field in fields if field.role == THREAD_ROLE)]
 
 
 def _typed_fields(stream: StreamDeclaration) -> Iterator[Field]:
