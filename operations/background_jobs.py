@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -58,9 +58,14 @@ def vectors() -> Iterator[int]:
 
 
 def words() -> Iterator[int]:
-    """Rebuild outdated search text. Rests as long as it works, so that requests come first."""
+    """Rebuild outdated search text."""
+    yield from with_rests(reindex(outdated_connections()))
+
+
+def with_rests(steps: Iterable[int]) -> Iterator[int]:
+    """Yield steps, and rest as long as each of them worked, so that requests come first."""
     started = time.monotonic()
-    for count in reindex(outdated_connections()):
+    for count in steps:
         yield count
         time.sleep(min(time.monotonic() - started, MAX_REST_SECONDS))
         started = time.monotonic()

@@ -27,6 +27,12 @@ from owner.oauth.pushed_requests import push
 from owner.preferences import preferences
 from owner.records.browse_page import record_list
 from owner.records.day_page import day_page, today_page
+from owner.records.people_pages import (
+    merge_people,
+    people_page,
+    person_page,
+    separate_identity,
+)
 from owner.records.record_file import record_file
 from owner.records.record_page import record_page
 from owner.records.search_page import search_page
@@ -71,6 +77,10 @@ urlpatterns = [
     path("search", search_page, name="search"),
     path("day", today_page, name="today"),
     path("day/<str:day>", day_page, name="day"),
+    path("people", people_page, name="people"),
+    path("people/<str:person>", person_page, name="person"),
+    path("people/<str:person>/merge", merge_people, name="person-merge"),
+    path("people/<str:person>/separate", separate_identity, name="person-separate"),
     path("records/<str:connection_id>/<str:stream>/", record_list, name="record-list"),
     path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page, name="record"),
     path("files/<str:connection_id>/<path:blob_id>", record_file, name="record-file"),

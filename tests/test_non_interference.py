@@ -30,9 +30,11 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from evidence.api import urls
 from evidence.api.base_views import GrantedView
+from evidence.models.people import PersonCount, PersonMerge
 from mcp_adapter.surfaces import TOOLS
+from owner.records import people_index
 from tests.mcp_adapter import real
-from tests.world import BANK, CHAT, MAIL, PERSONAL, WORK, World
+from tests.world import BANK, CHAT, MAIL, NOW, PERSONAL, WORK, World
 
 CURSOR = re.compile(
     r'("(?:next_)?(?:cursor|changes_since)": ?"|(?:cursor|changes_since)=)[A-Za-z0-9_-]{40,}'
@@ -384,6 +386,39 @@ def test_what_is_outside_a_grant_changes_no_answer(
         assert tool == again
     searches = [each for each in first if each[0].startswith("/v1/search")]
     for one, other in zip(searches, waiting, strict=True):
+        assert one == other
+
+
+def test_people_that_join_sources_change_no_answer(noted: World) -> None:
+    """Mentions, counts and merges of people exist in one of two databases; the answers are equal."""
+    terms = Terms((PERSONAL, WORK), FIELDS[:-2], None, None, threads=True)
+    document = copy.deepcopy(MAIL)
+    document["version"] = "1.2.0"
+    fields = document["streams"][0]["schema"]["properties"]
+    fields["labels"]["x_pdpp_role"] = "participant"
+    fields["thread_id"]["x_pdpp_role"] = "thread"
+    noted.declare(document)
+    noted.put((WORK, "messages", {"id": "h1", "subject": "lease", "from_email": "eva@example.org",
+                                  "labels": ["jonas@example.org", "Eva Lang"],
+                                  "received_at": DAYS[1]}))  # fmt: skip
+    noted.grant("zoe", terms.request())
+    first = told(noted, terms), told_by_tools(noted.tokens["zoe@mcp"])
+
+    sum(people_index.derive_people())
+    people = dict(PersonCount.unscoped.values_list("identity", "person"))
+    assert {"mail:eva@example.org", "mail:jonas@example.org"} <= people.keys()
+    for identity in people:
+        PersonMerge.unscoped.create(
+            owner_id=noted.owner_id,
+            identity=identity,
+            person=people["mail:eva@example.org"],
+            merged_at=NOW,
+        )
+    people_index.join_people()
+    assert PersonCount.unscoped.values("person").distinct().count() == 1
+
+    second = told(noted, terms), told_by_tools(noted.tokens["zoe@mcp"])
+    for one, other in zip((*first[0], *first[1]), (*second[0], *second[1]), strict=True):
         assert one == other
 
 

@@ -2,8 +2,12 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+
+import grimp
+from importlinter.contracts.protected import ProtectedContract
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
@@ -35,6 +39,7 @@ PERSONAL_TABLES = re.compile(
     re.IGNORECASE,
 )
 """Not the names of pages: ``admin:evidence_record`` and ``view, "evidence_record"``."""
+PEOPLE_TABLES = re.compile(r"\bevidence_(mention|personcount|personmerge|peopleprogress)\b")
 SQL = ("evidence/access/", "evidence/storing/", "evidence/models/", "demo/")
 
 LONGEST_MODULE = 340
@@ -55,6 +60,33 @@ def test_tables_of_personal_rows_are_named_under_the_wall_only() -> None:
     elsewhere = [path for path in SOURCES if not name(path).startswith(SQL)]
     assert elsewhere
     assert [name(path) for path in elsewhere if PERSONAL_TABLES.search(path.read_text())] == []
+
+
+def test_an_import_contract_keeps_people_from_grants() -> None:
+    """Identities that join sources are for the owner alone; see THREAT_MODEL.md, breach 1."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    [contract] = [each for each in contracts["contracts"] if "people" in each["name"]]
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    checker = ProtectedContract(contract["name"], {"root_packages": PACKAGES}, contract)
+    assert checker.check(graph, verbose=False).kept
+
+    for importer in ("evidence.api.envelopes", "evidence.search.lexical", "evidence.reading.schema",
+                     "evidence.access.gate", "evidence.ledger.writer", "mcp_adapter.surfaces",
+                     "owner.grants.preview", "cli.main"):  # fmt: skip
+        for imported in contract["protected_modules"]:
+            graph.add_import(importer=importer, imported=imported)
+            assert not checker.check(graph, verbose=False).kept, (importer, imported)
+            graph.remove_import(importer=importer, imported=imported)
+
+
+def test_tables_of_people_are_named_where_they_are_written_only() -> None:
+    named = {name(path) for path in SOURCES if PEOPLE_TABLES.search(path.read_text())}
+    assert named == {
+        "evidence/storing/connection_erasure.py",
+        "evidence/storing/erasure_orders.py",
+        "evidence/storing/mentions.py",
+        "evidence/storing/table_copy.py",
+    }
 
 
 def test_modules_and_functions_stay_short() -> None:

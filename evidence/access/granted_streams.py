@@ -180,6 +180,18 @@ def equals_filter(visible: VisibleStream, name: str, text: str, *, param: str) -
     return SQL(" AND ") + _equals(visible, field, text, param)
 
 
+def link_expression(visible: VisibleStream, name: str) -> SQL:
+    """Return a foreign key or thread as an expression over ``r``: its column, or its JSON member."""
+    column = visible.layout.get("links", {}).get(name)
+    return SQL("r.data->>%s", (name,)) if column is None else SQL(f"r.link_{int(column)}")
+
+
+def key_filter(visible: VisibleStream, name: str, key: str) -> SQL:
+    """Return a condition that a foreign key or thread is ``key``, which its column answers."""
+    name = visible.filter_field(name, param="key").name
+    return SQL(" AND ") + link_expression(visible, name) + SQL(" = %s", (key,))
+
+
 def includes_filter(visible: VisibleStream, name: str, texts: Sequence[str], *, param: str) -> SQL:
     """Return a condition that a field equals one of the texts, or that an array contains one."""
     field = visible.filter_field(name, param=param)

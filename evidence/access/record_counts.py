@@ -1,11 +1,11 @@
 """Count visible records and matches: in all, by month of their consent time, and by stored counters."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Final
 
-from evidence.access.granted_streams import GrantedStream
+from evidence.access.granted_streams import GrantedStream, link_expression
 from evidence.access.ranking.scores import StreamQuery, select_matches
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import Everything, TimeRange
@@ -23,6 +23,16 @@ def count_records(visible: VisibleRecords, where: Sequence[SQL] = ()) -> int:
     branches = visible.select(SQL("count(*) AS n"), where)
     statement = SQL("SELECT coalesce(sum(u.n), 0)::bigint FROM (") + branches + SQL(") u")
     return int(fetch_all(statement)[0][0])
+
+
+def count_linked(visible: VisibleRecords, name: str, keys: Collection[str]) -> Mapping[str, int]:
+    """Return the number of visible records by foreign key or thread, of these keys. One query."""
+    link = link_expression(visible, name)
+    rows = visible.select(
+        link + SQL(" AS key"), [SQL(" AND ") + link + SQL(" = ANY(%s)", (sorted(keys),))]
+    )
+    statement = SQL("SELECT u.key, count(*) FROM (") + rows + SQL(") u GROUP BY u.key")
+    return dict(fetch_all(statement)) if keys else {}
 
 
 def time_bounds(

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from evidence.access.granted_streams import link_expression
 from evidence.access.records import RECORD_COLUMNS, RecordKey, VisibleRecord, VisibleRecords
 from evidence.access.scope import ConnectionFacts
 from evidence.access.sql import (
@@ -237,20 +238,12 @@ def _sort_partitions(
         rows = SQL(
             f"(SELECT {RECORD_COLUMNS} FROM evidence_record r WHERE r.connection_id = p.id AND "
         )
-        rows += _link(child, foreign_key) + SQL(" = p.key") + group.condition
+        rows += link_expression(child, foreign_key) + SQL(" = p.key") + group.condition
         order = "r.record_key DESC"
         if sort_key_condition is not None:
             rows += SQL(f" AND r.sort_key {sort_key_condition}")
             order = f"r.sort_key DESC, {order}"
         yield rows + SQL(f" ORDER BY {order} LIMIT {int(limit)})")
-
-
-def _link(child: VisibleRecords, foreign_key: str) -> SQL:
-    """Return the foreign key as an expression over ``r``: its column, or else its JSON member."""
-    column = child.layout.get("links", {}).get(foreign_key)
-    if column is None:
-        return SQL("r.data->>%s", (foreign_key,))
-    return SQL(f"r.link_{int(column)}")
 
 
 def _order(child: VisibleRecords, table: str) -> str:

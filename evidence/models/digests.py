@@ -1,4 +1,4 @@
-"""Keyed hashes of record keys and values.
+"""Keyed hashes of record keys, values and identities.
 
 Both ``storing`` and ``access`` compare them. Without the secret, even short values cannot be
 guessed from their hashes.
@@ -22,6 +22,11 @@ def value_digest(value: object) -> str:
 def key_digest(record_key: str, *, connection_id: str, stream: str) -> bytes:
     """Return the hash of a record's key for the suppression list."""
     return _digest("suppression", json.dumps([connection_id, stream, record_key]).encode())
+
+
+def person_digest(identity: str) -> str:
+    """Return the id of the person who has this identity, unless the owner merged it, as hex."""
+    return _digest("person", identity.encode()).hex()
 
 
 @lru_cache(maxsize=8)

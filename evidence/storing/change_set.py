@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from evidence.models.records import RecordChange
-from evidence.storing import copy_format, rows, vector_table
+from evidence.storing import copy_format, mentions, rows, vector_table
 from evidence.storing.derivation import (
     Derived,
     StoredRecord,
@@ -125,6 +125,9 @@ class ChangeSet:
                 for ref, current in self.stale_vectors.items()
                 if ref in self.existing_ids
             }
+        )
+        mentions.delete_mentions(
+            ref for ref, row in self.record_rows.items() if row is None and ref in self.existing_ids
         )
         vector_table.update_times(
             {ref: at for ref, at in self.new_times.items() if ref in self.existing_ids}

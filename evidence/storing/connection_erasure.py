@@ -14,6 +14,7 @@ from evidence.models.connections import Connection, EmbeddedStream
 from evidence.models.sources import Source, SourceDeclaration
 from evidence.storing import vector_table
 from evidence.storing.locks import lock_for_erasure
+from evidence.storing.mentions import delete_unused_merges
 
 # In foreign key order. Every table has a connection_id, the only partition key in use, so a ctid is
 # unique among the rows of one connection.
@@ -22,6 +23,9 @@ TABLES: Mapping[str, str] = {
     "evidence_blob": "files",
     "evidence_passage": "vectors",
     "evidence_searchtext": "search texts",
+    "evidence_mention": "mentions of people",
+    "evidence_personcount": "people by stream",
+    "evidence_peopleprogress": "progress of people",
     "evidence_recordchange": "history entries",
     "evidence_record": "records",
     "evidence_suppression": "entries of the list of erased records",
@@ -97,6 +101,7 @@ def delete_connection(connection_id: str) -> Counter[str]:
         )
         cursor.execute(DELETE_COLLECTOR_STATES, cursor.fetchone())
         removed["collector states"] += cursor.rowcount
+        delete_unused_merges()
     removed["connections"] += 1
     return +removed
 

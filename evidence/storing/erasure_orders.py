@@ -193,7 +193,7 @@ def _all_text(state: object) -> str:
 
 STREAM_TABLES = (
     "evidence_record", "evidence_blob", "evidence_passage", "evidence_searchtext",
-    "evidence_recordchange", "evidence_pseudonym",
+    "evidence_mention", "evidence_recordchange", "evidence_pseudonym",
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from evidence.search.analysis import VERSION
 from evidence.storing import rows, vector_table
 from evidence.storing.derivation import StoredRecord, derive, record_row
 from evidence.storing.locks import lock_connections
+from evidence.storing.mentions import rebuild_people
 from evidence.storing.rows import RecordId
 from evidence.storing.targets import Target, connection_targets
 
@@ -178,9 +179,10 @@ def count_records(connection_ids: Collection[str]) -> int:
 
 
 def mark_outdated(connection_ids: Collection[str]) -> None:
-    """Mark the search text of these connections as outdated."""
+    """Mark the search text and the people of these connections as outdated."""
     connections = Connection.unscoped.filter(connection_id__in=connection_ids)
     connections.update(indexed_analyser=0, reindexing=None)
+    rebuild_people(connection_ids)
 
 
 def reindex(connection_ids: Collection[str]) -> Iterator[int]:

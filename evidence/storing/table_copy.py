@@ -17,8 +17,11 @@ EXCLUDED_TABLES = frozenset(
         "django_session",
         "evidence_authorizationcode",
         "evidence_embeddedstream",
+        "evidence_mention",
         "evidence_passage",
         "evidence_pendingrequest",
+        "evidence_peopleprogress",
+        "evidence_personcount",
         "evidence_setuplink",
         # The job queue, which is filled again from evidence_event.
         "procrastinate_events",

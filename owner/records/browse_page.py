@@ -1,7 +1,6 @@
 """Browse one stream of a connection in the layout that its declared roles choose."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 from typing import Any
@@ -11,61 +10,30 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evidence.access.cursors import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
 from evidence.access.grant_text import stream_label
-from evidence.access.granted_streams import equals_filter
 from evidence.access.owner_scope import owner_scope
-from evidence.access.record_counts import within
-from evidence.access.records import Keyset, VisibleRecords
+from evidence.access.record_counts import count_linked, within
+from evidence.access.records import VisibleRecords
 from evidence.access.scope import TimeRange
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading import records as reading
-from evidence.reading.expansion import related_stream
 from owner.permissions import owner_required
 from owner.records.bookings import booking_sums
 from owner.records.calendar_month import calendar_month
+from owner.records.conversations import conversation, thread
+from owner.records.listing import Listing, ListPage, PageContent, page_of
 from owner.records.measure_charts import measure_charts
 from owner.records.month_counts import cached_month_counts
 from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.periods import Period, month_links, one_month, parse_period, today
+from owner.records.person_links import link_people
 from owner.records.places_map import format_place, parse_place, places_map
 from owner.records.record_page import record_page
-from owner.records.record_roles import Layout, StreamRoles, relation_label
-from owner.records.record_summaries import RecordSummary, stream_url, summarize
+from owner.records.record_roles import Layout, StreamRoles
+from owner.records.record_summaries import RecordSummary, stream_url
 from owner.records.search_page import kind_key
 from owner.site import owner
-
-PAGE_SIZE = 50
-MAX_PARENTS = 200
-CURSOR_KIND = "owner.records"
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The stream that a page lists, and the parameters of its URL."""
-
-    gate: Gate
-    visible: VisibleRecords
-    roles: StreamRoles
-    params: Mapping[str, str]
-
-    @property
-    def connection_id(self) -> str:
-        return self.visible.connections[0].connection_id
-
-    def url(self, **query: object) -> str:
-        return stream_url(self.connection_id, self.visible.stream.name, **query)
-
-
-@dataclass(frozen=True, slots=True)
-class PageContent:
-    """Template variables, the records that the page shows, and the streams that it sums up."""
-
-    context: Mapping[str, Any]
-    shown: Sequence[RecordSummary]
-    summed: Sequence[DisclosedItem] = ()
 
 
 @require_safe
@@ -85,9 +53,10 @@ def record_list(request: HttpRequest, connection_id: str, stream: str) -> HttpRe
     params = {name: value.replace("\0", "") for name, value in request.GET.dict().items()}
     listing = Listing(gate, visible, StreamRoles(visible.stream), params)
     with transaction.atomic():
-        content = LAYOUTS[listing.roles.layout](listing)
+        content = LAYOUTS[listing.layout](listing)
         items = [*listed_items(content.shown), *content.summed]
         record_owner_read(gate.scope, items, route="records")
+    link_people(content.shown)
     context = {
         "title": stream_label(visible.stream),
         "connection": visible.connections[0],
@@ -95,7 +64,7 @@ def record_list(request: HttpRequest, connection_id: str, stream: str) -> HttpRe
         "search_within": [("connection", connection_id), ("kind", kind_key(visible))],
         **content.context,
     }
-    return render(request, f"owner/records/{listing.roles.layout.value}.html", context)
+    return render(request, f"owner/records/{listing.layout.value}.html", context)
 
 
 def _tabs(gate: Gate, visible: VisibleRecords) -> list[tuple[str, str, bool]]:
@@ -112,36 +81,6 @@ def _tabs(gate: Gate, visible: VisibleRecords) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _page(
-    listing: Listing, visible: VisibleRecords, **kept: str
-) -> tuple[list[RecordSummary], str]:
-    """Return up to a page of records, newest first, and the URL of the next page if there is one."""
-    query = {"connection": listing.connection_id, "stream": visible.stream.name, **kept}
-    after, scope = listing.params.get("after"), listing.gate.scope
-    try:
-        place = decode_cursor(after, CURSOR_KIND, scope=scope, query=query) if after else None
-    except ApiException:
-        place = None
-    found = reading.page(
-        visible,
-        limit=PAGE_SIZE,
-        descending=True,
-        after=None if place is None else Keyset(**place),
-        where=(),
-    )
-    next_url = ""
-    if found.has_more:
-        last = found.records[-1].position
-        place = {
-            "sort_key": last.sort_key,
-            "record_key": last.record_key,
-            "connection_id": last.connection_id,
-        }
-        cursor = encode_cursor(CURSOR_KIND, scope=scope, query=query, place=place)
-        next_url = listing.url(**kept, after=cursor)
-    return summarize(visible, found.records), next_url
-
-
 def _by_day(listing: Listing) -> PageContent:
     """Content of a mailbox or a list: pages of days, newest first, from any year."""
     until = listing.params.get("until", "")
@@ -149,22 +88,19 @@ def _by_day(listing: Listing) -> PageContent:
     visible = listing.visible
     if period:
         visible = within(visible, TimeRange(None, period.time_range(visible.stream).until))
-    shown, next_url = _page(listing, visible, until=until if period else "")
-    context = {
-        **_rows(listing, shown, next_url, until=until if period else ""),
-        "years": _years(listing, "until", until),
-    }
-    return PageContent(context, shown)
+    kept = {"until": until if period else ""}
+    page = page_of(listing, visible, kept)
+    _set_threads(listing, page.shown)
+    context = {**_rows(listing, page, **kept), "years": _years(listing, "until", until)}
+    return PageContent(context, page.shown)
 
 
-def _rows(
-    listing: Listing, shown: Sequence[RecordSummary], next_url: str, **kept: str
-) -> dict[str, Any]:
+def _rows(listing: Listing, page: ListPage, **kept: str) -> dict[str, Any]:
     """Return the template variables of one page of rows by day."""
     return {
-        "days": [(day, list(rows)) for day, rows in groupby(shown, key=lambda each: each.day)],
-        "next_url": next_url,
-        "is_first": "after" not in listing.params,
+        "days": [(day, list(rows)) for day, rows in groupby(page.shown, key=lambda each: each.day)],
+        "next_url": page.next_url,
+        "later_url": page.later_url,
         "first_url": listing.url(**kept),
     }
 
@@ -178,39 +114,14 @@ def _years(listing: Listing, param: str, chosen: str) -> list[tuple[int, str, bo
     ]
 
 
-def _conversation(listing: Listing) -> PageContent:
-    """Content of a chat: the conversations, and the newest messages of the chosen one."""
-    relation, visible = listing.roles.parent, listing.visible
-    parents = None if relation is None else related_stream(listing.gate, visible, relation)
-    if relation is None or parents is None:
-        messages, earlier_url = _page(listing, visible)
-        return PageContent(_thread(messages, earlier_url), messages)
-    found = reading.page(parents, limit=MAX_PARENTS, descending=True, after=None, where=())
-    chats = summarize(parents, found.records)
-    chats.sort(key=lambda chat: chat.title.casefold())
-    chosen = listing.params.get("in", "")
-    if not chosen:
-        newest = visible.page(limit=1, descending=True)
-        chosen = str(newest[0].data.get(relation.foreign_key) or "") if newest else ""
-    if chosen:
-        visible = visible.filter([equals_filter(visible, relation.foreign_key, chosen, param="in")])
-    messages, earlier_url = _page(listing, visible, **{"in": chosen})
-    context = {
-        **_thread(messages, earlier_url),
-        "chats": [(chat.title, listing.url(**{"in": chat.record.record_key}),
-                   chat.record.record_key == chosen) for chat in chats],
-        "chats_label": relation_label(relation),
-        "chat": next((c.title for c in chats if c.record.record_key == chosen), ""),
-        "latest_url": listing.url(**{"in": chosen}) if "after" in listing.params else "",
-    }  # fmt: skip
-    return PageContent(context, [*chats, *messages])
-
-
-def _thread(messages: Sequence[RecordSummary], earlier_url: str) -> dict[str, Any]:
-    """Return messages oldest first, by day."""
-    ordered = list(reversed(messages))
-    days = [(day, list(rows)) for day, rows in groupby(ordered, key=lambda each: each.day)]
-    return {"days": days, "earlier_url": earlier_url}
+def _set_threads(listing: Listing, shown: Sequence[RecordSummary]) -> None:
+    """Set the size of the thread of each record. One query, or none without threads."""
+    field = listing.roles.thread
+    if field is not None:
+        threads = {each.thread for each in shown if each.thread}
+        sizes = count_linked(listing.visible, field, threads)
+        for each in shown:
+            each.thread_size = sizes.get(each.thread or "", 0)
 
 
 def _calendar(listing: Listing) -> PageContent:
@@ -225,21 +136,21 @@ def _bookings(listing: Listing) -> PageContent:
         visible, listing.roles, month, listing.params.get("currency", ""), url=listing.url
     )
     kept = {"month": f"{month:%Y-%m}", "currency": listing.params.get("currency", "")}
-    shown, next_url = _page(listing, one_month(month).of(visible), **kept)
+    page = page_of(listing, one_month(month).of(visible), kept)
     roles = listing.roles
     fields = (roles.amount, roles.currency, roles.category, visible.stream.consent_time_field)
-    context = {**sums, **_rows(listing, shown, next_url, **kept)}
-    return PageContent(context, shown, [_summed(listing, *fields)])
+    context = {**sums, **_rows(listing, page, **kept)}
+    return PageContent(context, page.shown, [_summed(listing, *fields)])
 
 
 def _measures(listing: Listing) -> PageContent:
     period, context = _chosen_period(listing)
     roles, visible = listing.roles, listing.visible
     charts = measure_charts(visible, roles, period, is_year=context["is_year"])
-    shown, next_url = _page(listing, period.of(visible), month=context["chosen"])
-    rows = _rows(listing, shown, next_url, month=context["chosen"])
+    page = page_of(listing, period.of(visible), {"month": context["chosen"]})
+    rows = _rows(listing, page, month=context["chosen"])
     fields = (roles.measure, roles.unit, roles.title, visible.stream.consent_time_field)
-    return PageContent({**charts, **rows, **context}, shown, [_summed(listing, *fields)])
+    return PageContent({**charts, **rows, **context}, page.shown, [_summed(listing, *fields)])
 
 
 def _places(listing: Listing) -> PageContent:
@@ -252,14 +163,14 @@ def _places(listing: Listing) -> PageContent:
     if place is not None:
         visible = visible.filter([place.condition(visible, roles)])
     kept = {"month": chosen, "near": listing.params["near"] if place else ""}
-    shown, next_url = _page(listing, visible, **kept)
+    page = page_of(listing, visible, kept)
     context |= {
-        **_rows(listing, shown, next_url, **kept),
+        **_rows(listing, page, **kept),
         "is_near": place is not None,
         "everywhere_url": listing.url(month=chosen),
     }
     fields = (*(roles.position or ()), roles.title, visible.stream.consent_time_field)
-    return PageContent({**drawn, **context}, shown, [_summed(listing, *fields)])
+    return PageContent({**drawn, **context}, page.shown, [_summed(listing, *fields)])
 
 
 def _summed(listing: Listing, *fields: str | None) -> DisclosedItem:
@@ -298,7 +209,8 @@ def _chosen_month(listing: Listing) -> date:
 LAYOUTS: Mapping[Layout, Callable[[Listing], PageContent]] = {
     Layout.MAILBOX: _by_day,
     Layout.LIST: _by_day,
-    Layout.CONVERSATION: _conversation,
+    Layout.CONVERSATION: conversation,
+    Layout.THREAD: thread,
     Layout.CALENDAR: _calendar,
     Layout.BOOKINGS: _bookings,
     Layout.MEASURES: _measures,

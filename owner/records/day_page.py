@@ -19,6 +19,7 @@ from owner.permissions import owner_required
 from owner.records.month_counts import cached_month_counts
 from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.periods import one_day, today
+from owner.records.person_links import link_people
 from owner.records.record_roles import Layout
 from owner.records.record_summaries import RecordSummary
 from owner.site import owner
@@ -75,6 +76,7 @@ def day_page(request: HttpRequest, day: str) -> HttpResponse:
         earlier = _earlier_years(streams, chosen)
         shown = [*records, *(record for year in earlier for record in year.records)]
         record_owner_read(gate.scope, listed_items(shown), route="day")
+    link_people(shown)
     context = {
         "here": "day",
         "day": chosen,

@@ -27,6 +27,7 @@ from evidence.storing.erasure_orders import ErasureScope
 from owner.permissions import owner_required
 from owner.records import erasure_pages
 from owner.records.owner_reads import listed_items, record_owner_read
+from owner.records.person_links import link_people, people_in
 from owner.records.record_roles import Layout
 from owner.records.record_summaries import RecordSummary, parse_time, stream_url, summarize
 from owner.records.visibility_page import Place, standing_readers
@@ -83,7 +84,9 @@ def record_page(
     except ApiException:
         context: dict[str, Any] = {"key": escape_invisible(record_key)}
         return render(request, "owner/records/missing.html", context, status=404)
+    link_people([summary])
     context = {
+        "people": people_in(summary),
         **_content(summary, whole="whole" in request.GET),
         "related": related,
         "can_see": standing_readers(place),
@@ -107,7 +110,7 @@ def _content(summary: RecordSummary, *, whole: bool) -> dict[str, Any]:
         "text": text,
         "left_out": html_left_out if html else left_out,
         "html": sanitize_html(html[: len(html) - html_left_out]),
-        "facts": _facts(summary),
+        "facts": facts(summary),
         "values": record_values(
             summary.visible, summary.record, max_length=None if whole else MAX_VALUE_LENGTH
         ),
@@ -121,11 +124,13 @@ def sanitize_html(html: str) -> str:
     return nh3.clean(html, tags=HTML_TAGS, url_schemes={"http", "https", "mailto"})
 
 
-def _facts(summary: RecordSummary) -> list[Fact]:
+def facts(summary: RecordSummary) -> list[Fact]:
     """Return the declared fields with a short value; ids and what the page shows are left out."""
     roles, stream = summary.roles, summary.visible.stream
     shown = {roles.title, roles.text, roles.html, roles.amount, roles.actor, roles.actor_id,
-             stream.event_time_field, BLOB_REFERENCE, *stream.primary_key}  # fmt: skip
+             stream.event_time_field, BLOB_REFERENCE, *stream.primary_key, roles.thread}  # fmt: skip
+    if not roles.is_contact_card:
+        shown |= {*roles.addresses, *roles.participants}
     shown |= {roles.measure, roles.unit, roles.currency, *(roles.position or ())}
     shown |= {each.foreign_key for each in stream.relations.values()}
     if roles.layout == Layout.CALENDAR:

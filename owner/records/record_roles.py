@@ -10,6 +10,9 @@ from evidence.access.grant_text import humanize
 from evidence.declarations.declaration import (
     ACTOR_ID_ROLE,
     ACTOR_ROLE,
+    ADDRESS_ROLE,
+    PARTICIPANT_ROLE,
+    THREAD_ROLE,
     Field,
     Relation,
     StreamDeclaration,
@@ -31,6 +34,7 @@ WITHOUT_CENTS = frozenset({"CLP", "ISK", "JPY", "KRW", "PYG", "UGX", "VND", "XAF
 class Layout(StrEnum):
     MAILBOX = "mailbox"
     CONVERSATION = "conversation"
+    THREAD = "thread"
     CALENDAR = "calendar"
     BOOKINGS = "bookings"
     MEASURES = "measures"
@@ -51,6 +55,31 @@ class StreamRoles:
     @cached_property
     def actor_id(self) -> str | None:
         return self._with_role(ACTOR_ID_ROLE)
+
+    @cached_property
+    def addresses(self) -> tuple[str, ...]:
+        """Addresses and numbers of the actor, or of whom the title names."""
+        return self._all_with_role(ADDRESS_ROLE)
+
+    @cached_property
+    def participants(self) -> tuple[str, ...]:
+        return self._all_with_role(PARTICIPANT_ROLE)
+
+    @property
+    def is_contact_card(self) -> bool:
+        """Whether records describe a person: they have addresses and no actor."""
+        return bool(self.addresses) and not self.actor and not self.actor_id
+
+    @property
+    def names_people(self) -> bool:
+        """Whether records name people. An actor of values alone is a device or an app."""
+        return bool(
+            self.addresses or self.participants or self.actor_id or (self.actor and self.text)
+        )
+
+    @cached_property
+    def thread(self) -> str | None:
+        return self._with_role(THREAD_ROLE)
 
     @cached_property
     def text(self) -> str | None:
@@ -163,6 +192,9 @@ class StreamRoles:
 
     def _with_role(self, role: str) -> str | None:
         return self._first(lambda field: field.role == role)
+
+    def _all_with_role(self, role: str) -> tuple[str, ...]:
+        return tuple(name for name, field in self.stream.fields.items() if field.role == role)
 
     def _named(self, name: str) -> str | None:
         return name if name in self.stream.fields else None

@@ -15,7 +15,7 @@ from evidence.access.grant_text import field_label, stream_label
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.declarations.authorship import Origin, determine_origin, normalize_identity
 from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field
-from evidence.declarations.values import field_text
+from evidence.declarations.values import field_text, key_text
 from owner.records.record_roles import ALL_DAY_FIELDS, StreamRoles
 from owner.text import escape_invisible, one_line, to_local_time
 
@@ -26,13 +26,28 @@ PICTURE_TYPES = frozenset({"image/avif", "image/gif", "image/jpeg", "image/png",
 """The types of pictures that blobs are served with inline."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RecordSummary:
-    """One record as lists show it. Every text is inert, with invisible characters escaped."""
+    """One record as lists show it. Every text is inert, with invisible characters escaped.
+
+    `person_url` is the page of its actor, set by `person_links`; `thread_size` the number of records
+    in its thread, set by `browse_page`.
+    """
 
     visible: VisibleRecords
     record: VisibleRecord
     roles: StreamRoles
+    person_url: str = ""
+    thread_size: int = 0
+
+    @property
+    def thread(self) -> str | None:
+        return key_text(self.record.data.get(self.roles.thread or ""))
+
+    @property
+    def thread_url(self) -> str:
+        name = self.visible.stream.name
+        return stream_url(self.connection_id, name, thread=self.thread) if self.thread else ""
 
     @property
     def url(self) -> str:
@@ -72,8 +87,9 @@ class RecordSummary:
 
     @property
     def address(self) -> str:
-        """The address beside the name: the id of the actor if it is an address."""
-        address = self.line(self.roles.actor_id)
+        """The address beside the name: the address or id of the actor if it is an address."""
+        names = (self.roles.actor_id, *self.roles.addresses)
+        address = next(filter(None, map(self.line, names)), "")
         return address if "@" in address and address != self.actor else ""
 
     @property
@@ -171,7 +187,7 @@ class RecordSummary:
     @property
     def _role_fields(self) -> frozenset[str]:
         roles = self.roles
-        names = (roles.title, roles.text, roles.actor, roles.actor_id, roles.end, roles.amount,
+        names = (roles.title, roles.text, roles.actor, roles.actor_id, *roles.addresses, roles.end, roles.amount,
                  roles.currency, roles.measure, roles.unit, self.visible.stream.event_time_field)  # fmt: skip
         return frozenset(filter(None, names))
 

@@ -31,6 +31,7 @@ from owner.charts import Chart, add_months, month_chart, months_between
 from owner.permissions import owner_required
 from owner.records.owner_reads import narrowed, record_owner_read
 from owner.records.periods import PERIOD, parse_period, zone_name
+from owner.records.person_links import link_people
 from owner.records.record_roles import StreamRoles
 from owner.records.record_summaries import RecordSummary
 from owner.site import owner
@@ -134,6 +135,7 @@ def _results(filters: Filters) -> dict[str, object]:
         found = search(gate, request)
         rows = [_row(hit) for hit in found.hits]
         record_owner_read(scope, _disclosed(found), route="search")
+    link_people(row.summary for row in rows)
     counts = count_by_month(Gate(scope), found, time_zone=zone_name())
     return {
         "found": found,

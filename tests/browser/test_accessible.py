@@ -1,5 +1,6 @@
 """Each page of the owner, for whoever does not see it, has no mouse, or has long names on it."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue, register_client
 from evidence.access.tokens import create_token
 from evidence.models.connections import Connection
+from evidence.models.people import PersonCount
 from operations.notifications.delivery import send_test
 from owner.accounts import setup_link
+from owner.records import people_index
 from tests.browser.chromium import DESKTOP, PHONE, fill, press, resize, wait_for
 from tests.browser.test_owner import question, sign_in
 from tests.operations.notification_receivers import add_channel
-from tests.world import BANK, PERSONAL, World
+from tests.world import BANK, MAIL, PERSONAL, World, mail
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +33,9 @@ OWNERS = (
     "/search",
     "/search?q=lease",
     "/day/2026-01-10",
+    "/people",
+    "/people/{person}",
+    "/records/{personal}/messages/?thread=t1",
     "/records/{personal}/messages/",
     "/records/{personal}/messages/m1",
     "/records/{personal}/messages/none",
@@ -100,7 +106,23 @@ def hostile(served: World) -> dict[str, str]:
     token = create_token(package, resource="/v1", now=timezone.now())
     send_test(add_channel("ntfy", url=f"https://127.0.0.1/{LONG}"), now=timezone.now())
     asked = served.get("/v1/streams/threads/records", token).error["ask_url"].rpartition("/")[2]
-    return {"client": client.pk, "grant": grant.pk, "personal": PERSONAL, "ask": asked}
+    document = copy.deepcopy(MAIL)
+    document["version"] = "1.1.0"
+    document["streams"][0]["schema"]["properties"]["thread_id"]["x_pdpp_role"] = "thread"
+    served.declare(document)
+    served.put((PERSONAL, "messages", mail("m8", "2026-01-11T09:00:00Z", thread_id="t1",
+        subject=LONG, from_name=HOSTILE, from_email="eva@example.org", body_text=LONG)))  # fmt: skip
+    sum(people_index.derive_people())
+    person = PersonCount.unscoped.values_list("person", flat=True).get(
+        identity="mail:eva@example.org"
+    )
+    return {
+        "person": person,
+        "client": client.pk,
+        "grant": grant.pk,
+        "personal": PERSONAL,
+        "ask": asked,
+    }
 
 
 def test_pages_without_sign_in_are_accessible(

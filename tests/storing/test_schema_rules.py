@@ -15,6 +15,7 @@ PERSONAL = frozenset(
     f"evidence_{name}"
     for name in (
         "record", "recordchange", "searchtext", "blob", "blobchunk", "suppression", "pseudonym",
+        "mention",
     )
 )  # fmt: skip
 """Tables with a row or more for each record: these would be spread by connection_id."""
@@ -23,7 +24,7 @@ SPREAD_ALREADY = {"evidence_record", "evidence_recordchange", "evidence_searchte
 SMALL_NUMBERS = frozenset(
     f"evidence_{name}"
     for name in (
-        "alert", "checkpoint", "collectorstate", "embeddedstream", "importchoice", "importreceipt",
+        "alert", "checkpoint", "collectorstate", "embeddedstream", "importchoice", "importreceipt", "notification",
         "quota", "refusedcall", "retention", "source", "sourcedeclaration", "streamstate", "watch",
     )
 )  # fmt: skip

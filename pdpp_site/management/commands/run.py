@@ -36,6 +36,7 @@ from operations.demo_data import DemoTokens
 from operations.notifications import delivery
 from owner.accounts import setup_link
 from owner.management.commands.setup_link import address
+from owner.records import people_index
 from owner.setup_snippets import MCP, REST, token_snippets
 from pdpp_site import server as pdpp_site_server
 
@@ -43,6 +44,7 @@ MIN_POSTGRES_VERSION = 15
 JOBS = (
     (background_jobs.vectors, background_jobs.PAUSE_SECONDS),
     (background_jobs.words, background_jobs.PAUSE_SECONDS),
+    (people_index.people, background_jobs.PAUSE_SECONDS),
     (background_jobs.erasures, background_jobs.PAUSE_SECONDS),
     (background_jobs.upkeep, background_jobs.UPKEEP_SECONDS),
     (delivery.notifications, delivery.INTERVAL_SECONDS),

@@ -1,12 +1,13 @@
 """Browsing a stream in the layout that its declared roles choose, and one record as what it is."""
 
+import copy
 import json
 from typing import Any
 
 import pytest
 
 from tests.owner.pages.browser import Browser
-from tests.world import BANK, PERSONAL, WORK, World
+from tests.world import BANK, MAIL, PERSONAL, WORK, World
 
 TALK: dict[str, Any] = {
     "protocol_version": "0.1.0",
@@ -374,3 +375,83 @@ def test_a_day_that_cannot_be_is_not_found(world: World, alice: Browser, day: st
 
 def test_a_leap_day_and_an_empty_day(world: World, alice: Browser) -> None:
     assert "Nothing on this day." in alice.open("/day/2028-02-29").text
+
+
+@pytest.fixture
+def threads(world: World) -> str:
+    """The cast's mail with a declared thread of three messages."""
+    document = copy.deepcopy(MAIL)
+    document["version"] = "1.1.0"
+    fields = document["streams"][0]["schema"]["properties"]
+    fields["thread_id"]["x_pdpp_role"] = "thread"
+    world.declare(document)
+    world.put((PERSONAL, "messages", {"id": "m9", "thread_id": "t1", "subject": "Re: Lease signed",
+        "from_name": "Eva Lang", "received_at": "2026-01-13T10:00:00Z",
+        "body_text": "Thanks! " * 9_000}))  # fmt: skip
+    return f"/records/{PERSONAL}/messages/"
+
+
+def test_a_thread_is_one_page_from_the_mailbox_and_from_a_mail(
+    threads: str, alice: Browser
+) -> None:
+    [size] = {at for words, at in alice.open(threads).links if words.startswith("3 messages in")}
+    page = alice.open(size)
+
+    assert "3 messages, oldest first." in page.text
+    texts = ("we signed the lease", "I will transfer", "Thanks!")
+    assert sorted(texts, key=page.text.index) == list(texts)
+    assert "more characters. Open the message" in page.text
+    assert len(page.html) < 100_000
+    assert alice.open(f"{threads}m9").link("Whole thread") == size
+    assert not alice.open(f"{threads}m3").has_link("Whole thread")
+    assert alice.open(f"{threads}?thread=none").status == 404
+
+
+def test_what_a_thread_showed_is_on_record(threads: str, alice: Browser) -> None:
+    alice.open(f"{threads}?thread=t1")
+
+    answer = alice.http.get("/activity/export.json?client=you")
+    [entry] = json.loads(b"".join(answer.streaming_content))
+    assert {each["record_key"] for each in entry["records"]} == {"m1", "m2", "m9"}
+
+
+def test_a_chat_has_pages_in_both_directions(talk: str, world: World, alice: Browser) -> None:
+    world.put(*(("cin_talk", "lines", {"id": f"n{n:03}", "room": "r1", "who": "Jonas",
+                 "words": f"Line {n}.", "said_at": f"2026-06-01T00:{n // 2:02}:00Z"})
+                for n in range(110)))  # fmt: skip
+    page = alice.open(f"{talk}/lines/?in=r1")
+    seen = [page.text]
+    while page.has_link("Earlier messages"):
+        page = alice.open(page.link("Earlier messages"))
+        seen.append(page.text)
+    assert len(seen) == 3
+    assert "Tomatoes?" in page.text
+    back = [page.text]
+    while page.has_link("Later messages"):
+        page = alice.open(page.link("Later messages"))
+        back.append(page.text)
+
+    assert len(back) == 3
+    assert sum(text.count("Line ") for text in back) == 110
+    assert "Bread is out." not in "".join(back)
+    assert not alice.open(page.link("Earlier messages")).has_link("none")
+
+
+def test_a_message_shows_its_files(talk: str, world: World, alice: Browser) -> None:
+    document = copy.deepcopy(TALK)
+    document["version"] = "1.1.0"
+    lines = document["streams"][1]
+    lines["relationships"].append({"name": "files", "stream": "files", "foreign_key": "line",
+                                   "cardinality": "has_many"})  # fmt: skip
+    lines["query"] = {"expand": [{"name": "files", "default_limit": 5, "max_limit": 9}]}
+    fields = {"id": {"type": "string"}, "line": {"type": "string"},
+              "file": {"type": "string", "x_pdpp_role": "primary-title"}}  # fmt: skip
+    document["streams"].append({
+        "name": "files", "semantics": "mutable_state", "primary_key": ["id"],
+        "schema": {"type": "object", "required": ["id"], "properties": fields},
+        "selection": {"fields": True, "resources": True}})  # fmt: skip
+    world.declare(document)
+    world.put(("cin_talk", "files", {"id": "f1", "line": "l1", "file": "seeds.pdf"}))
+
+    page = alice.open(f"{talk}/lines/?in=r1")
+    assert page.link("seeds.pdf") == "/records/cin_talk/files/f1"

@@ -1,4 +1,4 @@
-"""``manage.py reindex``: rebuild search text after a change of language or analyzer."""
+"""``manage.py reindex``: rebuild search text after a change of language or analyzer, and people."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,36 +13,44 @@ from evidence.errors import ApiException
 from evidence.storing.connections import connection_ids
 from evidence.storing.reindex import count_records, mark_outdated, outdated_connections, reindex
 from evidence.storing.writer import storage_errors
+from owner.records import people_index
 
 
 class Command(BaseCommand):
     """Run it again, or start the server, to complete an interrupted run."""
 
     help = (
-        "Rebuild search text after a change of languages or analyzer. The server does the same in"
-        " the background; searches continue to work."
+        "Rebuild search text after a change of languages or analyzer, and the people in new records."
+        " The server does the same in the background; searches continue to work."
     )
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--connection", metavar="ID", help="Only this connection.")
         parser.add_argument(
-            "--all", action="store_true", help="Rebuild up-to-date search text too."
+            "--all", action="store_true", help="Rebuild up-to-date search text and people too."
         )
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         outdated = self._select_connections(options["connection"], rebuild_all=options["all"])
-        if not outdated:
-            self.stdout.write("All search text is up to date.")
-            return
         try:
-            with storage_errors(), _progress(count_records(outdated)) as advance:
-                records = sum(map(advance, reindex(outdated)))
+            with storage_errors():
+                self._reindex(outdated)
+                people = sum(people_index.derive_people())
         except ApiException as error:
             raise CommandError(f"{error.message} Run again to complete it.") from error
         except KeyboardInterrupt:
             raise CommandError("Stopped. Run again to complete it.") from None
+        if people:
+            self.stdout.write(f"Collected the people of {people:,} records.")
+
+    def _reindex(self, outdated: list[str]) -> None:
+        if not outdated:
+            self.stdout.write("All search text is up to date.")
+            return
+        with _progress(count_records(outdated)) as advance:
+            records = sum(map(advance, reindex(outdated)))
         self.stdout.write(f"Reindexed {records:,} records of {len(outdated)} connections.")
 
     def _select_connections(self, connection_id: str | None, *, rebuild_all: bool) -> list[str]:

@@ -1,0 +1,117 @@
+"""People: who occurs in the owner's records, joined by address and number.
+
+An identity is an address, a number, an id of a source, or a name without any of these. Mentions and
+counts are derived from the records, erased with them, and left out of backups. Only
+``evidence.storing`` writes these tables and only the owner's pages read them: an identity that joins
+sources must not reach a grant.
+"""
+
+from django.db import models
+from typing_extensions import override
+
+from evidence.models.accounts import Owner
+from evidence.models.connections import Connection
+
+
+class Mention(models.Model):
+    """One identity in one record. ``at`` is null where the record is no contact, such as a card."""
+
+    pk = models.CompositePrimaryKey("connection_id", "stream", "record_key", "identity")
+    connection_id = models.TextField(db_collation="C")
+    stream = models.TextField(db_collation="C")
+    record_key = models.TextField(db_collation="C")
+    identity = models.TextField(db_collation="C")
+    name = models.TextField(null=True)
+    at = models.DateTimeField(null=True)
+
+    unscoped = models.Manager["Mention"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        indexes = [
+            models.Index(
+                fields=["connection_id", "stream", "identity", "at", "record_key"],
+                name="mention_in_time",
+            )
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"someone in {self.connection_id}/{self.stream}:{self.record_key}"
+
+
+class PersonCount(models.Model):
+    """How often an identity occurs in a stream, and the person to whom it belongs.
+
+    ``own_person`` is a keyed hash of the identity. ``person`` is the same, or the hash of another
+    identity that a contact card or the owner joined it with.
+    """
+
+    pk = models.CompositePrimaryKey("connection_id", "stream", "identity")
+    connection_id = models.TextField(db_collation="C")
+    stream = models.TextField(db_collation="C")
+    identity = models.TextField(db_collation="C")
+    own_person = models.TextField(db_collation="C")
+    person = models.TextField(db_collation="C")
+    name = models.TextField(null=True)
+    records = models.BigIntegerField()
+    first_at = models.DateTimeField(null=True)
+    last_at = models.DateTimeField(null=True)
+
+    unscoped = models.Manager["PersonCount"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        indexes = [
+            models.Index(fields=["person"], name="person_count_of_person"),
+            models.Index(fields=["identity"], name="person_count_of_identity"),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.records} records of {self.connection_id}/{self.stream}"
+
+
+class PersonMerge(models.Model):
+    """The owner's statement that an identity belongs to a person, named by any of its hashes."""
+
+    pk = models.CompositePrimaryKey("owner_id", "identity")
+    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
+    identity = models.TextField(db_collation="C")
+    person = models.TextField(db_collation="C")
+    merged_at = models.DateTimeField()
+
+    unscoped = models.Manager["PersonMerge"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    @override
+    def __str__(self) -> str:
+        return f"an identity of {self.person}"
+
+
+class PeopleProgress(models.Model):
+    """How far the mentions of a connection are derived.
+
+    All changes up to ``seq`` are. ``basis`` is a digest of what mentions depend on besides records;
+    if it changes, the connection is derived again, from the record after ``after_key`` on.
+    """
+
+    connection = models.OneToOneField(
+        Connection, on_delete=models.CASCADE, primary_key=True, related_name="+"
+    )
+    seq = models.BigIntegerField()
+    basis = models.TextField()
+    is_complete = models.BooleanField()
+    after_stream = models.TextField(default="", db_collation="C")
+    after_key = models.TextField(default="", db_collation="C")
+
+    unscoped = models.Manager["PeopleProgress"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    @override
+    def __str__(self) -> str:
+        return f"people of {self.connection_id} up to {self.seq}"

@@ -1,0 +1,253 @@
+"""Find people, and what is known of one: names, addresses, counts by stream, first and last contact."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import F, Max, Q, QuerySet, Sum
+from django.db.models.functions import Least, Substr
+
+from evidence.access.gate import Gate
+from evidence.access.grant_text import stream_label
+from evidence.access.records import VisibleRecords
+from evidence.ledger.entries import DisclosedItem
+from evidence.models.people import Mention, PersonCount, PersonMerge
+from owner.records.person_identities import describe_identity, normalize_phone
+from owner.records.person_links import person_url
+from owner.records.record_roles import Layout, StreamRoles
+from owner.text import one_line
+
+PAGE_SIZE = 50
+SORTS = {"": "-last", "most": "-total"}
+"""Orders of the list: by last contact, and by number of records."""
+MIN_DIGITS = 3
+"""Digits of a query that find a number in another way of writing."""
+_PREFIX = len("tel:")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stream of a connection that names people."""
+
+    visible: VisibleRecords
+    roles: StreamRoles
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.visible.connections[0].connection_id, self.visible.stream.name
+
+    @property
+    def label(self) -> str:
+        return self.visible.connections[0].display_name
+
+    @property
+    def kind(self) -> str:
+        return stream_label(self.visible.stream)
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields that name people and date their records."""
+        roles = self.roles
+        names = {roles.actor, roles.actor_id, roles.stream.event_time_field,
+                 *roles.addresses, *roles.participants}  # fmt: skip
+        return frozenset(filter(None, names | ({roles.title} if roles.is_contact_card else set())))
+
+    @property
+    def is_calendar(self) -> bool:
+        return self.roles.layout == Layout.CALENDAR
+
+    @property
+    def is_conversation(self) -> bool:
+        return not self.is_calendar and not self.roles.is_contact_card
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An address, number, id or name of a person. `is_merged`: the owner merged it."""
+
+    text: str
+    is_name: bool
+    own_person: str
+    is_merged: bool
+    labels: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One person. `counts` are records by connection; `rows` the counts as stored."""
+
+    person_id: str
+    name: str
+    identities: Sequence[Identity]
+    counts: Sequence[tuple[str, int]]
+    first: datetime | None
+    last: datetime | None
+    rows: Sequence[PersonCount]
+
+    @property
+    def url(self) -> str:
+        return person_url(self.person_id)
+
+    @property
+    def records(self) -> int:
+        return sum(count for _, count in self.counts)
+
+    @property
+    def addresses(self) -> list[str]:
+        """The identities without bare names."""
+        return [each.text for each in self.identities if not each.is_name]
+
+
+class Directory:
+    """The people of the connections that are not revoked."""
+
+    def __init__(self, gate: Gate, *, now: datetime) -> None:
+        self._now = now
+        places = (
+            Place(visible.for_connection(facts.connection_id), roles)
+            for visible in gate.streams()
+            if (roles := StreamRoles(visible.stream)).names_people
+            for facts in visible.connections
+        )
+        self.places: Mapping[tuple[str, str], Place] = {each.key: each for each in places}
+
+    def find(self, query: str, *, sort: str, start: int) -> tuple[list[Person], bool]:
+        """Return a page of people, and whether there are more. Three queries."""
+        rows = self._rows()
+        if query:
+            rows = rows.filter(person__in=self._matching(query))
+        order = F(SORTS[sort].lstrip("-")).desc(nulls_last=True)
+        found = (
+            rows.values("person")
+            .annotate(total=Sum("records"), last=Least(Max("last_at"), self._now))
+            .order_by(order, "-total", "person")
+            .values_list("person", flat=True)
+        )
+        ids = list(found[start : start + PAGE_SIZE + 1])
+        people = self.people(ids[:PAGE_SIZE])
+        return [people[each] for each in ids if each in people], len(ids) > PAGE_SIZE
+
+    def person(self, person_id: str) -> Person | None:
+        """Return a person by the current or an earlier id."""
+        own = self._rows().filter(own_person=person_id).values("person")[:1]
+        ids = self._rows().filter(Q(person=person_id) | Q(person__in=own))
+        current = ids.values_list("person", flat=True).first()
+        return None if current is None else self.people([current]).get(current)
+
+    def namesakes(self, person: Person) -> list[Person]:
+        """Return other people with one of the names of a person."""
+        condition = Q(pk__in=[])
+        for name in {row.name for row in person.rows if row.name}:
+            condition |= Q(name__iexact=name)
+        ids = self._rows().filter(condition).exclude(person=person.person_id)
+        people = self.people(list(ids.values_list("person", flat=True).distinct()[:10]))
+        return sorted(people.values(), key=lambda each: -each.records)
+
+    def people(self, ids: Sequence[str]) -> dict[str, Person]:
+        """Return people by id. Three queries."""
+        groups: dict[str, list[PersonCount]] = defaultdict(list)
+        for row in self._rows().filter(person__in=ids).order_by("-records", "identity"):
+            if (row.connection_id, row.stream) in self.places:
+                groups[row.person].append(row)
+        every = [row for rows in groups.values() for row in rows]
+        merged = PersonMerge.unscoped.filter(identity__in={row.identity for row in every})
+        merges = frozenset(merged.values_list("identity", flat=True))
+        past = self._last_before_now([row for row in every if self._is_ahead(row)])
+        return {
+            person_id: self._person(person_id, rows, merges, past)
+            for person_id, rows in groups.items()
+        }
+
+    def disclosed(self, people: Iterable[Person]) -> list[DisclosedItem]:
+        """Return which streams the counts of people sum up."""
+        keys = {(row.connection_id, row.stream) for person in people for row in person.rows}
+        return [DisclosedItem(*key, None, self.places[key].fields) for key in sorted(keys)]
+
+    def _rows(self) -> QuerySet[PersonCount]:
+        keys = self.places.keys()
+        return PersonCount.unscoped.filter(
+            connection_id__in={connection_id for connection_id, _ in keys},
+            stream__in={stream for _, stream in keys},
+        )
+
+    def _matching(self, query: str) -> QuerySet[PersonCount, str]:
+        rows = self._rows().annotate(text=Substr("identity", _PREFIX + 1))
+        reachable = Q(identity__startswith="mail:") | Q(identity__startswith="tel:")
+        found = Q(text__icontains=query)
+        number = (normalize_phone(query) or query).lstrip("+0")
+        if len(number) >= MIN_DIGITS and number.isdigit():
+            found |= Q(text__contains=number)
+        return rows.filter(Q(name__icontains=query) | reachable & found).values_list(
+            "person", flat=True
+        )
+
+    def _is_ahead(self, row: PersonCount) -> bool:
+        return row.last_at is not None and row.last_at > self._now
+
+    def _last_before_now(
+        self, rows: Sequence[PersonCount]
+    ) -> Mapping[tuple[str, str, str], datetime]:
+        """Return the last mention that is not in the future, of counts that have one."""
+        condition = Q(pk__in=[])
+        for row in rows:
+            condition |= Q(
+                connection_id=row.connection_id, stream=row.stream, identity=row.identity
+            )
+        if not rows:
+            return {}
+        found = Mention.unscoped.filter(condition, at__lte=self._now)
+        places = found.values_list("connection_id", "stream", "identity")
+        return {tuple(key): at for *key, at in places.annotate(at=Max("at"))}
+
+    def _person(
+        self,
+        person_id: str,
+        rows: Sequence[PersonCount],
+        merges: frozenset[str],
+        past: Mapping[tuple[str, str, str], datetime],
+    ) -> Person:
+        counts: dict[str, int] = defaultdict(int)
+        for row in rows:
+            place = self._place(row)
+            # A card has several identities of one person.
+            count = counts[place.label] + row.records
+            counts[place.label] = row.records if place.roles.is_contact_card else count
+        firsts = [row.first_at for row in rows if row.first_at and row.first_at <= self._now]
+        lasts = [
+            past.get((row.connection_id, row.stream, row.identity))
+            if self._is_ahead(row)
+            else row.last_at
+            for row in rows
+        ]
+        return Person(
+            person_id=person_id,
+            name=self._name(rows),
+            identities=self._identities(rows, merges),
+            counts=sorted(counts.items(), key=lambda each: (-each[1], each[0])),
+            first=min(firsts, default=None),
+            last=max(filter(None, lasts), default=None),
+            rows=rows,
+        )
+
+    def _name(self, rows: Sequence[PersonCount]) -> str:
+        """Return the name on a contact card, else the most frequent one, else an address."""
+        cards = [row for row in rows if self._place(row).roles.is_contact_card]
+        names = [row.name for row in [*cards, *rows] if row.name]
+        return one_line(names[0] if names else describe_identity(rows[0].identity))
+
+    def _identities(self, rows: Sequence[PersonCount], merges: frozenset[str]) -> list[Identity]:
+        labels: dict[str, list[str]] = defaultdict(list)
+        for row in rows:
+            labels[row.identity].append(self._place(row).label)
+        own = {row.identity: row.own_person for row in rows}
+        return [
+            Identity(
+                one_line(describe_identity(identity)), identity.startswith("name:"),
+                own[identity], identity in merges, list(dict.fromkeys(found)),
+            )
+            for identity, found in labels.items()
+        ]  # fmt: skip
+
+    def _place(self, row: PersonCount) -> Place:
+        return self.places[row.connection_id, row.stream]
