@@ -131,10 +131,10 @@ def test_database_errors_are_described_with_next_step() -> None:
 def test_interrupted_command_says_how_to_continue(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(arguments: list[str]) -> None:
+    def interrupted(commands: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("django.core.management.execute_from_command_line", interrupted)
+    monkeypatch.setattr("pdpp_site.command_line.ServerCommands.execute", interrupted)
     monkeypatch.setattr("signal.signal", lambda number, handler: None)
     monkeypatch.setattr("sys.argv", ["manage.py", "check"])
 

@@ -22,8 +22,8 @@ class Command(BaseCommand):
     """``manage.py run`` does the same every hour."""
 
     help = (
-        "Delete expired changes, unreferenced blobs, and records older than their retention"
-        " period (manage.py keep)."
+        "Delete expired changes, unreferenced blobs and old records. A running server does so"
+        " every hour. See the command keep."
     )
 
     @override

@@ -21,8 +21,8 @@ STATEMENT_CHARS = 100
 
 class Command(BaseCommand):
     help = (
-        "Print the modules, calls and SQL statements of one request over the demo data: "
-        "trace search q=invoice, or trace /v1/search q=invoice. Nothing is stored."
+        "Print the modules, calls and statements of one request over the demo data. "
+        "Examples: trace search q=invoice, trace /v1/search q=invoice. Nothing is stored."
     )
 
     @override

@@ -1,0 +1,133 @@
+"""The server's command line: ``manage.py``, ``pdpp-server`` and ``python -m pdpp_site``.
+
+Starts the embedded database for commands that need one.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+from django.core.management import BaseCommand, ManagementUtility
+from django.core.management.color import color_style
+from typing_extensions import override
+
+WITHOUT_DATABASE = {
+    "", "check", "help", "keys", "makemigrations", "upgrade-postgres", "version",
+    "--help", "--version", "-h",
+}  # fmt: skip
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Run the server": ("run", "worker", "mcp-stdio", "doctor", "setup-link", "migrate"),
+    "Bring records in": ("import", "sync", "demo", "declare", "connect", "ingest"),
+    "Decide who reads them": ("grant", "owner-token", "ledger"),
+    "Keep and erase": ("keep", "erase", "prune"),
+    "Back up": ("backup", "drill", "restore", "keys"),
+    "Maintain": ("reindex", "embed", "upgrade-postgres", "trace"),
+}
+"""Every command of this server, as people type it."""
+DJANGO_OPTIONS = {
+    "--version", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color",
+    "--force-color", "--skip-checks",
+}  # fmt: skip
+
+
+class ServerCommands(ManagementUtility):
+    """Django's commands, with a help that shows our own, and underscores typed as hyphens."""
+
+    def __init__(self, argv: list[str]) -> None:
+        super().__init__(argv)
+        if argv[0].endswith("__main__.py"):
+            self.prog_name = "python -m pdpp_site"
+
+    @override
+    def main_help_text(self, commands_only: bool = False) -> str:
+        if commands_only:
+            return super().main_help_text(commands_only=True)
+        lines = [f"Usage: {self.prog_name} COMMAND [OPTIONS]"]
+        for title, names in GROUPS.items():
+            lines += ["", color_style().NOTICE(title)]
+            lines += [f"  {name:<18}{self._summary(name)}" for name in names]
+        return "\n".join([
+            *lines,
+            "",
+            f"{self.prog_name} help COMMAND shows its options, "
+            f"{self.prog_name} help --commands all commands with Django's own.",
+        ])  # fmt: skip
+
+    def _summary(self, name: str) -> str:
+        """Return the first sentence of a command's help."""
+        return self.fetch_command(name).help.split(". ")[0].rstrip(".")
+
+    @override
+    def fetch_command(self, subcommand: str) -> BaseCommand:
+        command = super().fetch_command(subcommand.replace("-", "_"))
+        if any(subcommand.replace("_", "-") in names for names in GROUPS.values()):
+            command.suppressed_base_arguments = DJANGO_OPTIONS
+        return command
+
+
+def main() -> None:
+    """Run the command of this process and exit with one line where the environment is wrong."""
+    try:
+        _run(sys.argv)
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped. Run the same command again to continue or restart.\n")
+        sys.exit(128 + signal.SIGINT)
+    except Exception as error:
+        from pdpp_site import command_errors
+
+        if (message := command_errors.describe(error)) is None:
+            raise
+        sys.exit(message)
+
+
+def _run(argv: list[str]) -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pdpp_site.settings")
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+    # Command modules have underscores; people type hyphens, and both are accepted.
+    arguments = [argument.replace("_", "-") for argument in argv[1:2]] + argv[2:]
+    command = arguments[0] if arguments else ""
+    needs_database = command not in WITHOUT_DATABASE or arguments[:2] == ["keys", "retire"]
+    with contextlib.ExitStack() as running:
+        if needs_database and {"--help", "-h"}.isdisjoint(arguments):
+            _start_database(running)
+            _require_migrations(command)
+        ServerCommands([argv[0], *arguments]).execute()
+
+
+def _start_database(running: contextlib.ExitStack) -> None:
+    """Start the embedded database, unless DATABASE_URL names a server."""
+    from django.conf import settings
+
+    from operations.postgres import server, system_account
+
+    if settings.EMBEDDED:
+        home = settings.PDPP_VAR / "postgres"
+        try:
+            running.enter_context(server.running(home))
+        except system_account.EmbeddedPostgresError as error:
+            sys.exit(f"The embedded PostgreSQL does not start. {error}")
+        running.callback(_close_connections)
+
+
+def _require_migrations(command: str) -> None:
+    from pdpp_site import command_errors
+
+    command_errors.require_migrations(command.replace("-", "_"))
+
+
+def _close_connections() -> None:
+    """Close all connections, so that the pool logs no errors when the server stops."""
+    from django.db import connection
+
+    default: Any = connection  # close_pool is missing in the stubs
+    default.close()
+    default.close_pool()
+
+
+def _exit_on_signal(signum: int, frame: FrameType | None) -> None:
+    """Exit normally, so that the embedded database stops."""
+    sys.exit(128 + signum)
