@@ -1,7 +1,7 @@
 """Store credentials on disk, one file with mode 0600 for each server.
 
-The files are `<root, default .pdpp>/clients/<host>.json` in a directory with mode 0700 (contract
-1.8). A `.gitignore` in the root keeps tokens out of commits.
+The files are `<root>/clients/<host>.json` in a directory with mode 0700 (contract 1.8). A
+`.gitignore` in the root keeps tokens out of commits.
 """
 
 import contextlib
@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+import platformdirs
+
 from cli import errors
 from cli.errors import CliError
 
 CacheEntry: TypeAlias = dict[str, Any]
-DEFAULT_ROOT = Path(".pdpp")
+WORKING_ROOT = Path(".pdpp")
+"""Where other PDPP programs keep credentials, relative to the working directory."""
 _KIND_MEMBERS = ("pdpp_token_kind", "token_kind", "kind", "role")
 
 
@@ -27,7 +30,7 @@ class CredentialCache:
     """The cached credentials under one root directory."""
 
     def __init__(self, root: Path | None = None) -> None:
-        self.root = root or DEFAULT_ROOT
+        self.root = root or default_root()
         self._clients = self.root / "clients"
 
     def path(self, provider_url: str) -> Path:
@@ -91,6 +94,15 @@ class CredentialCache:
                 gitignore.write_text("*\n")
         except OSError as error:
             raise _write_error(self.root, error) from error
+
+
+def default_root() -> Path:
+    """Return the folder of this program in the user's configuration directory.
+
+    A folder in the working directory is not read unless asked for: it may come with a stranger's
+    repository, and name the stranger's server.
+    """
+    return platformdirs.user_config_path("pdpp", appauthor=False)
 
 
 def is_owner_credential(entry: CacheEntry) -> bool:

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,9 +99,14 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str
 def _connection_option(connection: Any) -> str:
     if not isinstance(connection, dict):
         return escape_controls(connection)
-    label = connection.get("display_name") or connection.get("connector_key") or ""
-    option = f"--connection {escape_controls(connection.get('connection_id'))}"
-    return f"{option}  {one_line(label)}".rstrip()
+    return f"--connection {connection_label(connection)}"
+
+
+def connection_label(connection: Mapping[str, Any]) -> str:
+    """Return the id, the name and the source of a connection."""
+    name, source = connection.get("display_name"), connection.get("connector_key")
+    label = f"{name} ({source})" if name and source else name or source or ""
+    return f"{escape_controls(connection.get('connection_id'))}  {one_line(label)}".rstrip()
 
 
 def page_lines(body: dict[str, Any]) -> Iterator[str]:

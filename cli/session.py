@@ -15,11 +15,11 @@ import httpx2
 import typer
 
 from cli import http_client
-from cli.credential_cache import CredentialCache
+from cli.credential_cache import WORKING_ROOT, CredentialCache
 from cli.credentials import Credentials, token_refresher
-from cli.errors import usage_error
+from cli.errors import CliError, usage_error
 from cli.http_client import ApiClient, Json, Params, normalize_url
-from cli.output import Output, escape_controls
+from cli.output import Output, connection_label, escape_controls, print_message
 
 ProviderUrl = Annotated[
     str | None,
@@ -34,7 +34,7 @@ CacheRoot = Annotated[
     typer.Option(
         "--cache-root",
         metavar="DIR",
-        help="The credential cache; default: PDPP_CACHE_ROOT, or .pdpp",
+        help="The credential cache; default: PDPP_CACHE_ROOT, or your configuration folder.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the server's response as JSON.")]
@@ -51,8 +51,18 @@ class Session:
     repeated_options: tuple[str, ...] = ()
 
     def get(self, path: str, params: Params = ()) -> Json:
-        """Return the JSON object at a path. Raises CliError when the server rejects the request."""
-        return self.api.get(path, params, bearer=self.bearer())
+        """Return the JSON object at a path. Raises CliError when the server rejects the request.
+
+        Asks a person which connection is meant, if the server cannot tell.
+        """
+        try:
+            return self.api.get(path, params, bearer=self.bearer())
+        except CliError as error:
+            connection_id = None if self.out.as_json else choose_connection(error)
+            if connection_id is None:
+                raise
+            chosen = [*params, ("connection_id", connection_id)]
+            return self.api.get(path, chosen, bearer=self.bearer())
 
     def bearer(self) -> str:
         """Return the token for the next request."""
@@ -106,7 +116,7 @@ def _open_session(
 
 
 def open_cache(environment: Mapping[str, str], root: Path | None) -> CredentialCache:
-    """Return the cache at `root`, else at PDPP_CACHE_ROOT, else in the working directory."""
+    """Return the cache at `root`, else at PDPP_CACHE_ROOT, else in the user's configuration."""
     from_environment = environment.get("PDPP_CACHE_ROOT")
     return CredentialCache(root or (Path(from_environment) if from_environment else None))
 
@@ -121,11 +131,43 @@ def select_provider_url(
     cached = cache.provider_urls()
     if len(cached) == 1:
         return cached[0]
-    raise usage_error(
-        f"{len(cached)} servers are connected." if cached else "No server is connected.",
-        param="--provider-url",
-        next_step=f"Pass --provider-url {cached[0]}." if cached else "pdpp connect URL",
-    )
+    if cached:
+        message, next_step = (
+            f"{len(cached)} servers are connected.",
+            f"Pass --provider-url {cached[0]}.",
+        )
+    elif (WORKING_ROOT / "clients").is_dir():
+        message = f"No server is connected in {cache.root}."
+        next_step = (
+            f"pdpp connect URL, or pass --cache-root {WORKING_ROOT} for the one in this folder."
+        )
+    else:
+        message, next_step = "No server is connected.", "pdpp connect URL"
+    raise usage_error(message, param="--provider-url", next_step=next_step)
+
+
+def choose_connection(error: CliError) -> str | None:
+    """Ask at a terminal which of an error's connections is meant. Return None elsewhere."""
+    rows = error.detail.get("available_connections")
+    ids = [row["connection_id"] for row in rows or () if isinstance(row, dict)]
+    if error.code != "ambiguous_connection" or not ids or not is_terminal():
+        return None
+    print_message(f"pdpp: {escape_controls(error.message)}")
+    for number, row in enumerate(rows, start=1):
+        print_message(f"  {number}  {connection_label(row)}")
+
+    def chosen(answer: str) -> str:
+        if not answer.isdecimal() or not 1 <= int(answer) <= len(ids):
+            raise typer.BadParameter(f"Type a number from 1 to {len(ids)}.")
+        return str(ids[int(answer) - 1])
+
+    connection_id: str = typer.prompt("Which one?", value_proc=chosen, err=True)
+    return connection_id
+
+
+def is_terminal() -> bool:
+    """Return whether a person can be asked: standard input and error are a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def utc_now() -> datetime:

@@ -25,6 +25,7 @@ from cli.options import (
     filter_params,
     query_params,
 )
+from cli.output import one_line
 from cli.partial_files import (
     ReportProgress,
     load_state,
@@ -166,9 +167,10 @@ def export(
 ) -> None:
     """Save all records of a stream. Run the same command again to resume after an interruption."""
     path = output or Path(f"{path_segment(stream)}.ndjson")
+    sources = {} if connection else _sources(session, stream)
     job = Export(
         lambda params: session.get(f"/v1/streams/{path_segment(stream)}/records", params),
-        [connection] if connection else _connections(session, stream),
+        [connection] if connection else list(sources) or [None],
         query_params(fields=fields, view=view) + filter_params(filter_) + extra_params(param),
     )
     with progress_bar(f"Exporting {stream}", quiet=session.out.as_json) as report:
@@ -180,15 +182,18 @@ def export(
                 if restart:
                     sibling_path(path, ".resume").unlink(missing_ok=True)
                 progress = _save(job, path, report)
-    _print_summary(session, progress, path)
+    _print_summary(session, progress, path, sources=sorted(set(sources.values())))
 
 
-def _print_summary(session: Session, progress: ExportProgress, path: Path) -> None:
+def _print_summary(
+    session: Session, progress: ExportProgress, path: Path, *, sources: Sequence[str]
+) -> None:
     body = {
         "object": "export",
         "records": progress.records,
         "bytes": progress.size,
         "file": str(path),
+        "sources": sources,
     }
     if str(path) != "-":
         session.out.result(body, [f"{progress.records} records in {path}"])
@@ -196,13 +201,23 @@ def _print_summary(session: Session, progress: ExportProgress, path: Path) -> No
         session.out.note(
             f"The stream changed during the export: it had {progress.total} records at the start."
         )
+    if len(sources) > 1:
+        session.out.note(
+            f"The records are of {len(sources)} sources with different fields: "
+            f"{one_line(', '.join(sources))}. connection_id tells them apart; "
+            "pdpp export --connection ID saves one alone."
+        )
 
 
-def _connections(session: Session, stream: str) -> list[str | None]:
-    """Return the connections that have the stream, or [None] if the server does not list them."""
+def _sources(session: Session, stream: str) -> dict[str, str]:
+    """Return the source of each connection that has the stream, if the server lists them."""
     rows = session.get("/v1/streams").get("data") or ()
-    ids = [row.get("connection_id") for row in rows if row.get("name") == stream]
-    return [*sorted({each for each in ids if isinstance(each, str)})] or [None]
+    found = {
+        row["connection_id"]: str(row.get("connector_key") or "")
+        for row in rows
+        if row.get("name") == stream and isinstance(row.get("connection_id"), str)
+    }
+    return dict(sorted(found.items()))
 
 
 def _save(job: Export, path: Path, report: ReportProgress) -> ExportProgress:

@@ -67,6 +67,7 @@ def shell(
 
     shell = Shell(refuse, capsys)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("PDPP_PROVIDER_URL", "PDPP_CACHE_ROOT", "PDPP_ACCESS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(http_client, "open_client", shell.client)

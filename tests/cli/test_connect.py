@@ -15,7 +15,7 @@ from tests.cli.conftest import Shell
 from tests.cli.reference_server import APPROVED, AS, RS, WAITING, ReferenceServer
 from tests.scenarios import scenario
 
-FILE = Path(".pdpp/clients/rs.example.json")
+FILE = Path("config/pdpp/clients/rs.example.json")
 
 
 @pytest.fixture

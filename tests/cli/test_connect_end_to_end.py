@@ -18,7 +18,7 @@ from tests.owner.consent.client import ORIGIN, Asking
 from tests.owner.consent.test_device import decide
 from tests.world import World
 
-FILE = ".pdpp/clients/127.0.0.1_8000.json"
+FILE = "config/pdpp/clients/127.0.0.1_8000.json"
 
 
 @pytest.fixture

@@ -194,3 +194,15 @@ def test_records_added_during_export_are_reported(long_stream: Shell, world: Wor
 
     assert result.out.startswith(f"{RECORD_COUNT + 4} records")
     assert f"it had {RECORD_COUNT + 3} records at the start" in result.err
+
+
+def test_export_of_several_sources_says_so(pdpp: Shell) -> None:
+    mixed = pdpp("export", "messages")
+    single = pdpp("export", "messages", "--connection", "cin_chat", "--replace")
+
+    assert "The records are of 2 sources with different fields: mail, workspace." in mixed.err
+    assert "sources" not in single.err
+    assert pdpp("export", "messages", "--replace", "--json").body["sources"] == [
+        "mail",
+        "workspace",
+    ]

@@ -10,8 +10,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from cli import errors
+from cli import errors, session
 from cli.app import COMMANDS, build_app, run
+from cli.credential_cache import CredentialCache
 from tests.cli.conftest import URL, Shell, answering
 from tests.world import World
 
@@ -30,7 +31,44 @@ def test_ambiguous_stream_lists_connection_options(pdpp: Shell) -> None:
     result = pdpp("records", "messages")
 
     assert result.code == 65
-    assert "--connection cin_chat  Workspace" in result.err
+    assert "--connection cin_chat  Workspace (workspace)" in result.err
+
+
+def test_person_is_asked_which_connection_is_meant(
+    pdpp: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "is_terminal", lambda: True)
+    monkeypatch.setattr("sys.stdin", StringIO("0\nwork\n3\n"))
+
+    result = pdpp("records", "messages")
+
+    assert result.code == 0
+    assert "  2  cin_work  Work mail (mail)\n" in result.err
+    assert result.err.count("Type a number from 1 to 3.") == 2
+    assert "cin_chat/messages:" in result.out
+    assert "cin_work/messages:" not in result.out
+
+
+def test_credential_is_found_from_any_folder(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shell.send = answering({"/v1/streams": {"data": []}})
+    CredentialCache().write(URL, {"provider_url": URL, "credential": {"access_token": "at"}})
+    monkeypatch.chdir((tmp_path / "elsewhere").mkdir() or tmp_path / "elsewhere")
+
+    assert shell("streams").code == 0
+
+
+def test_credential_of_the_working_folder_is_not_used_unless_asked_for(shell: Shell) -> None:
+    CredentialCache(Path(".pdpp")).write(
+        "https://stranger.example", {"provider_url": "https://stranger.example"}
+    )
+
+    result = shell("search", "secret")
+
+    assert result.code == 64
+    assert "--cache-root .pdpp" in result.err
+    assert shell.requests == []
 
 
 def test_json_mode_prints_server_errors_as_json(pdpp: Shell) -> None:

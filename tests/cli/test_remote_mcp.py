@@ -205,7 +205,7 @@ def test_revoked_grant_is_an_error_of_the_call(remote: Remote, tmp_path: Path) -
 
 
 def test_deleted_credential_applies_to_the_next_call(remote: Remote, tmp_path: Path) -> None:
-    cache = store_credential(tmp_path / ".pdpp", remote.url)
+    cache = store_credential(tmp_path / "config/pdpp", remote.url)
     process = start(tmp_path, "--provider-url", remote.url)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -278,9 +278,9 @@ def test_mcp_exit_code_tells_why_it_does_not_start(
 ) -> None:
     url = "https://rs.example"
     if entry is not None:
-        store_credential(tmp_path / ".pdpp", url, **entry)
+        store_credential(tmp_path / "config/pdpp", url, **entry)
         if environment.get("PDPP_PROVIDER_URL") == "":
-            CredentialCache(tmp_path / ".pdpp").delete(url)
+            CredentialCache(tmp_path / "config/pdpp").delete(url)
 
     result = run_mcp(tmp_path, **{"PDPP_PROVIDER_URL": url, **environment})
 
