@@ -148,8 +148,8 @@ def select_provider_url(
 
 def choose_connection(error: CliError) -> str | None:
     """Ask at a terminal which of an error's connections is meant. Return None elsewhere."""
-    rows = error.detail.get("available_connections")
-    ids = [row["connection_id"] for row in rows or () if isinstance(row, dict)]
+    rows = [row for row in error.detail.get("available_connections") or () if isinstance(row, dict)]
+    ids = [row["connection_id"] for row in rows]
     if error.code != "ambiguous_connection" or not ids or not is_terminal():
         return None
     print_message(f"pdpp: {escape_controls(error.message)}")
