@@ -202,7 +202,7 @@ def routes(terms: Terms) -> Iterator[tuple[str, dict[str, Any]]]:
             {"field": "subject", "q": "lease", "connection_id": PERSONAL},
         )
     for q in ("lease", "lease deposit", "unicorn canal", "budget*", "lease -signed", '"lease signed"',
-              "from_email:lease", "eva", "lease OR budget", "unicrn", "depositt unicornn"):  # fmt: skip
+              "from_email:lease", "eva", "lease OR budget", "unicrn", "nuicorn", "depositt unicornn"):  # fmt: skip
         yield "/v1/search", {"q": q, "limit": 2}
     exact = ("lease", "signing", "lease OR unicorn", "budget café", '-"=Lease" deposit')
     yield from (("/v1/search", {"q": q, "match": "exact"}) for q in exact)

@@ -12,6 +12,8 @@ EXPORT_PAGE = 100
 MAX_EXPORTED = 100_000
 WINDOW_CHARS = 4_096
 MCP_HITS = 6
+ABSENT_WORD = "wqvxertzun"
+"""No word of a corpus is like it, so a search finds nothing and has no other spelling to suggest."""
 LAST = "~"
 """Sorts after every sort key and record key."""
 
@@ -150,15 +152,16 @@ def search_requests(requests: RequestBuilder) -> Iterator[tuple[str, str]]:
     narrow = requests.tokens.narrow
     yield "search: common word, 1 % of the time", requests.search(common, bearer=narrow)
     yield "search: stopword-like word, 1 % of the time", requests.search(stopword, bearer=narrow)
+    yield "search: nothing found", requests.search(ABSENT_WORD)
     yield "search: two words with few in common", requests.search(truth["pair"]["query"])
 
 
 def baseline_of_search(requests: RequestBuilder, answer: Mapping[str, Any]) -> list[str]:
-    """Return the baseline request for the records that a search found."""
+    """Return the baseline request for the records that a search found, or for none."""
     hits = answer["data"]
     names = {"connection_ids": "connection_id", "streams": "stream", "keys": "record_key"}
-    query = {name: "|".join(hit[member] for hit in hits) for name, member in names.items()}
-    return [requests.get("/baseline/rows", **query)] if hits else []
+    query = {name: "|".join(hit[member] for hit in hits) or "-" for name, member in names.items()}
+    return [requests.get("/baseline/rows", **query)]
 
 
 def mcp_items(requests: RequestBuilder) -> Iterator[Item]:

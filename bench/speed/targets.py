@@ -83,6 +83,7 @@ TARGETS = (
     *(Target(name, "p50", bound, only=MILLION) for name, bound in _SEARCHES.items()),
     *(Target(name, "tail", 3, only=MILLION) for name in _SEARCHES),
     *(Target(name, "growth", 2, sizes=(100_000, MILLION)) for name in _SEARCHES),
+    Target("search: nothing found", "p50", 10),
     Target("search index to records", "value", 0.6, only=MILLION),
     Target("MCP query_records, 25", "cpu", 8),
     Target("MCP search", "ratio", 1.3),

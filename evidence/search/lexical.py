@@ -1,19 +1,12 @@
-"""Run lexical search over all matches and return hits with excerpts.
+"""Run lexical search over all matches and return hits with excerpts."""
 
-Suggests spellings found in visible texts only.
-"""
-
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from evidence.access.aggregates import SMALL_GROUP
 from evidence.access.ranking.matches import (
-    SCORE_ALL_MAX,
     HitPosition,
-    Match,
     Matches,
     StreamQuery,
 )
@@ -21,17 +14,7 @@ from evidence.access.records import VisibleRecords
 from evidence.declarations.values import parse_instant
 from evidence.search.analysis.matcher import needs_verification
 from evidence.search.analysis.query_relaxation import match_any_word
-from evidence.search.analysis.query_tree import Leaf, Or, Query
-from evidence.search.analysis.spelling import (
-    bigrams,
-    candidate_prefixes,
-    closest_words,
-    is_correctable_cjk,
-    is_correctable_word,
-    similar_runs,
-    words_with_prefix,
-)
-from evidence.search.analysis.tokenizer import WorkLimit
+from evidence.search.analysis.query_tree import Query
 from evidence.search.query_planner import plan_queries, query_languages, searchable_fields
 from evidence.search.results import (
     CursorState,
@@ -40,113 +23,10 @@ from evidence.search.results import (
     SearchRequest,
     SearchResult,
     Spellings,
-    SuggestionHolder,
     absent_leaves,
     has_alternatives,
-    visible_texts,
 )
-
-MAX_CORRECTED_WORDS = 4
-"""Words of a query to suggest spellings for; each costs up to six queries."""
-MAX_TEXTS_READ = 100
-SPELLINGS_PER_WORD = 3
-SPELLING_WORK = 400_000
-"""Units of work (`analysis.work_limit`) for the suggestions of one search."""
-SPELLING_WORK_PER_TEXT = 20_000
-
-
-def suggest_spellings(
-    query: Query, searched: Sequence[VisibleRecords], *, absent: Collection[Leaf]
-) -> Spellings:
-    """Return spellings for the absent words, nearest first.
-
-    Each suggestion occurs in a granted field of a visible record, so searching for it finds a record.
-    """
-    leaves = [
-        leaf
-        for leaf in query.positive_leaves()
-        if is_correctable_word(leaf) or is_correctable_cjk(leaf)
-    ]
-    missing = (leaf for leaf in leaves[:MAX_CORRECTED_WORDS] if leaf in absent)
-    work = WorkLimit(SPELLING_WORK)
-    found = {leaf.text: _suggest_for_word(leaf, searched, work) for leaf in missing}
-    return {word: spellings for word, spellings in found.items() if spellings}
-
-
-def _suggest_for_word(
-    leaf: Leaf, searched: Sequence[VisibleRecords], work: WorkLimit
-) -> tuple[str, ...]:
-    if is_correctable_cjk(leaf):
-        return _similar_cjk_runs(leaf, searched, work)
-    for prefixes in candidate_prefixes(leaf):
-        near = closest_words(
-            leaf.text, _candidate_words(leaf, prefixes, searched, work), limit=SPELLINGS_PER_WORD
-        )
-        if near:
-            return near
-    return ()
-
-
-def _candidate_words(
-    leaf: Leaf, prefixes: tuple[str, ...], searched: Sequence[VisibleRecords], work: WorkLimit
-) -> Iterator[str]:
-    """Yield the words with one of these prefixes in the newest visible records that match."""
-    leaves = [Leaf(prefix, leaf.position, prefix=True) for prefix in prefixes]
-    for match in _newest_matches(leaves, searched):
-        languages = match.record.connection.languages
-        for _, text in visible_texts(match):
-            with work.share(max_units=SPELLING_WORK_PER_TEXT) as part:
-                yield from words_with_prefix(text, prefixes, languages=languages, work=part)
-
-
-def _similar_cjk_runs(
-    leaf: Leaf, searched: Sequence[VisibleRecords], work: WorkLimit
-) -> tuple[str, ...]:
-    """Return the CJK runs of the newest visible records that differ by one character, most frequent
-    first."""
-    counts: Counter[str] = Counter()
-    for match in _newest_matches(bigrams(leaf), searched):
-        for _, text in visible_texts(match):
-            with work.share(max_units=SPELLING_WORK_PER_TEXT) as part:
-                counts.update(similar_runs(text, leaf.text, work=part))
-    order = sorted(counts, key=lambda run: (-counts[run], run))
-    return tuple(order[:SPELLINGS_PER_WORD])
-
-
-def suggestion_holders(
-    spellings: Spellings, searched: Sequence[VisibleRecords]
-) -> Mapping[str, Sequence[SuggestionHolder]]:
-    """Return the visible records that each suggested word discloses.
-
-    That is its newest holder, or all holders if there are fewer than ``SMALL_GROUP``. Up to three
-    queries per word.
-    """
-    words = dict.fromkeys(word for suggestions in spellings.values() for word in suggestions)
-    return {word: holders for word in words if (holders := _records_with_word(word, searched))}
-
-
-def _records_with_word(word: str, searched: Sequence[VisibleRecords]) -> Sequence[SuggestionHolder]:
-    holders = [
-        SuggestionHolder(
-            match.record.connection.connection_id, match.visible.stream.name, key, fields
-        )
-        for match in _newest_matches([Leaf(word, 0)], searched)
-        for key, fields in [(match.record.record_key, _fields_with(word, match))]
-        if fields
-    ]
-    return holders if len(holders) < SMALL_GROUP else holders[:1]
-
-
-def _fields_with(word: str, match: Match) -> frozenset[str]:
-    return frozenset(name for name, text in visible_texts(match) if word in text.lower())
-
-
-def _newest_matches(leaves: Sequence[Leaf], searched: Sequence[VisibleRecords]) -> Sequence[Match]:
-    """Return the newest visible records with any of the words."""
-    query = Query(leaves[0] if len(leaves) == 1 else Or(tuple(leaves)))
-    plans = plan_queries(query, searched, scored=False)
-    return Matches(plans, counted_to=SCORE_ALL_MAX, newest=True).page(limit=MAX_TEXTS_READ)
-
+from evidence.search.suggestions import suggest_spellings, suggestion_holders
 
 COUNT_LIMIT = 10_000
 """Matches that are counted exactly; also the records in which a phrase or exact word is verified.

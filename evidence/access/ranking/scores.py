@@ -142,6 +142,27 @@ def select_matches(
     )
 
 
+def matching_queries(alternatives: Sequence[Sequence[StreamQuery]]) -> list[int]:
+    """Return the positions of the alternatives that match any visible row. One query.
+
+    ``alternatives`` has one sequence per stream, each with the same alternatives.
+    """
+    # The inverted index checks an alternative in quadratic time, so many small ones are the fastest.
+    # The limit is outside of the materialized matches, because it would make the planner scan the table.
+    parts = (
+        SQL("SELECT q.at FROM unnest(%s::text[]) WITH ORDINALITY AS q(tsquery, at)", (tsqueries,))
+        + SQL(" CROSS JOIN LATERAL (WITH m AS MATERIALIZED (SELECT")
+        + rows
+        + SQL(" AND r.terms @@ q.tsquery::tsquery) SELECT FROM m LIMIT 1) m")
+        for queries in alternatives
+        for tsqueries in [[query.terms.matching for query in queries]]
+        for group in queries[0].visible.groups
+        for rows in _rows_of_connections(group, has_few_rows=False)
+    )
+    rows = fetch_all_generic_plan(join_sql(" UNION ", parts)) if alternatives else []
+    return sorted(at - 1 for (at,) in rows)
+
+
 def matches_condition(connection_ids: list[str], stream: str, tsquery: str) -> SQL:
     """Return a condition that the search text of a row ``r`` of any table matches."""
     return SQL(

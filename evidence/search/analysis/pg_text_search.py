@@ -256,19 +256,16 @@ class _TsqueryCompiler:
 
     def _lexemes(self, terms: TermSet, *, leaf: Leaf) -> Iterator[str]:
         suffix = ":*" if terms.prefix else ""
+        escaped = [term.replace("\\", "\\\\").replace("'", "''") for term in terms.terms]
         for code in self._codes_of(leaf):
             for tier in self._tiers:
-                for term in terms.terms:
-                    yield f"{_quoted(f'{code}{tier}{term}')}{suffix}"
+                for term in escaped:
+                    yield f"'{code}{tier}{term}'{suffix}"
 
     def _codes_of(self, leaf: Leaf) -> Sequence[str]:
         if leaf.field is None:
             return sorted(set(self._codes.values()))
         return [self._codes[leaf.field]] if leaf.field in self._codes else []
-
-
-def _quoted(lexeme: str) -> str:
-    return "'" + lexeme.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def _join_tsquery(operator: str, texts: Sequence[str]) -> str:

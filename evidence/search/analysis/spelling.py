@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from evidence.search.analysis.folding import fold, strip_marks
@@ -48,18 +48,15 @@ def is_correctable_word(leaf: Leaf) -> bool:
     )
 
 
-def candidate_prefixes(leaf: Leaf) -> Iterator[tuple[str, ...]]:
-    """Yield sets of prefixes to search for candidates, longest first.
+def candidate_prefixes(leaf: Leaf) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the prefixes to search for candidates: of the word, longest first, and of its edits.
 
-    The last set contains the prefixes that are one edit away from the first letters.
+    The latter are one edit away from the first letters.
     """
     form = _form(leaf.text)
     lengths = (len(form) - 3, len(form) // 2, _MIN_PREFIX_CHARS)
-    for length in dict.fromkeys(max(_MIN_PREFIX_CHARS, length) for length in lengths):
-        yield (form[:length],)
-    edited = tuple(_edited_prefixes(form))
-    if edited:
-        yield edited
+    own = dict.fromkeys(form[: max(_MIN_PREFIX_CHARS, length)] for length in lengths)
+    return list(own), list(_edited_prefixes(form))
 
 
 def words_with_prefix(

@@ -1,0 +1,155 @@
+"""Suggest other spellings of words that no visible record has, from visible texts only."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from evidence.access.aggregates import SMALL_GROUP
+from evidence.access.ranking.match_counts import mark_few_visible
+from evidence.access.ranking.matches import SCORE_ALL_MAX, Match, Matches
+from evidence.access.ranking.scores import matching_queries
+from evidence.access.records import VisibleRecords
+from evidence.search.analysis.query_tree import Leaf, Or, Query
+from evidence.search.analysis.spelling import (
+    bigrams,
+    candidate_prefixes,
+    closest_words,
+    is_correctable_cjk,
+    is_correctable_word,
+    similar_runs,
+    words_with_prefix,
+)
+from evidence.search.analysis.tokenizer import WorkLimit
+from evidence.search.query_planner import plan_queries
+from evidence.search.results import Spellings, SuggestionHolder, visible_texts
+
+MAX_CORRECTED_WORDS = 4
+"""Words of a query to suggest spellings for; each costs up to six queries."""
+PREFIXES_PER_PROBE = 6
+"""Prefixes to look up together before each of those that occur is looked up alone."""
+MAX_TEXTS_READ = 100
+SPELLINGS_PER_WORD = 3
+SPELLING_WORK = 400_000
+"""Units of work (`analysis.work_limit`) for the suggestions of one search."""
+SPELLING_WORK_PER_TEXT = 20_000
+
+
+def suggest_spellings(
+    query: Query, searched: Sequence[VisibleRecords], *, absent: Collection[Leaf]
+) -> Spellings:
+    """Return spellings for the absent words, nearest first.
+
+    Each suggestion occurs in a granted field of a visible record, so searching for it finds a record.
+    """
+    leaves = [
+        leaf
+        for leaf in query.positive_leaves()
+        if is_correctable_word(leaf) or is_correctable_cjk(leaf)
+    ]
+    missing = (leaf for leaf in leaves[:MAX_CORRECTED_WORDS] if leaf in absent)
+    work = WorkLimit(SPELLING_WORK)
+    found = {leaf.text: _suggest_for_word(leaf, searched, work) for leaf in missing}
+    return {word: spellings for word, spellings in found.items() if spellings}
+
+
+def _suggest_for_word(
+    leaf: Leaf, searched: Sequence[VisibleRecords], work: WorkLimit
+) -> tuple[str, ...]:
+    if is_correctable_cjk(leaf):
+        return _similar_cjk_runs(leaf, searched, work)
+    for prefixes in _occurring_prefixes(leaf, searched):
+        near = closest_words(
+            leaf.text, _candidate_words(prefixes, searched, work), limit=SPELLINGS_PER_WORD
+        )
+        if near:
+            return near
+    return ()
+
+
+def _occurring_prefixes(
+    leaf: Leaf, searched: Sequence[VisibleRecords]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the sets of candidate prefixes without those that no visible record has."""
+    own, edited = candidate_prefixes(leaf)
+    for prefix in _occurring(own, searched):
+        yield (prefix,)
+    if occurring := _occurring(edited, searched):
+        yield tuple(occurring)
+
+
+def _occurring(prefixes: Sequence[str], searched: Sequence[VisibleRecords]) -> Sequence[str]:
+    """Return the prefixes that any visible record has; all of them for a grant of few records.
+
+    Up to two queries, and one for a grant that restricts times or records.
+    """
+    for size in (PREFIXES_PER_PROBE, 1):
+        groups = [prefixes[at : at + size] for at in range(0, len(prefixes), size)]
+        plans = [plan_queries(_any_prefix(group), searched, scored=False) for group in groups]
+        # Few records are read one by one, since the inverted index would also read hidden ones.
+        if plans and any(plan.has_few_rows for plan in mark_few_visible(plans[0])):
+            return prefixes
+        found = matching_queries(list(zip(*plans, strict=True)))
+        prefixes = [prefix for number in found for prefix in groups[number]]
+    return prefixes
+
+
+def _any_prefix(prefixes: Sequence[str]) -> Query:
+    return Query(Or(tuple(Leaf(prefix, 0, prefix=True) for prefix in prefixes)))
+
+
+def _candidate_words(
+    prefixes: tuple[str, ...], searched: Sequence[VisibleRecords], work: WorkLimit
+) -> Iterator[str]:
+    """Yield the words with one of these prefixes in the newest visible records that match."""
+    for match in _newest_matches(_any_prefix(prefixes), searched):
+        languages = match.record.connection.languages
+        for _, text in visible_texts(match):
+            with work.share(max_units=SPELLING_WORK_PER_TEXT) as part:
+                yield from words_with_prefix(text, prefixes, languages=languages, work=part)
+
+
+def _similar_cjk_runs(
+    leaf: Leaf, searched: Sequence[VisibleRecords], work: WorkLimit
+) -> tuple[str, ...]:
+    """Return the CJK runs of the newest visible records that differ by one character, most frequent
+    first."""
+    counts: Counter[str] = Counter()
+    for match in _newest_matches(Query(Or(bigrams(leaf))), searched):
+        for _, text in visible_texts(match):
+            with work.share(max_units=SPELLING_WORK_PER_TEXT) as part:
+                counts.update(similar_runs(text, leaf.text, work=part))
+    order = sorted(counts, key=lambda run: (-counts[run], run))
+    return tuple(order[:SPELLINGS_PER_WORD])
+
+
+def suggestion_holders(
+    spellings: Spellings, searched: Sequence[VisibleRecords]
+) -> Mapping[str, Sequence[SuggestionHolder]]:
+    """Return the visible records that each suggested word discloses.
+
+    That is its newest holder, or all holders if there are fewer than ``SMALL_GROUP``. Up to three
+    queries per word.
+    """
+    words = dict.fromkeys(word for suggestions in spellings.values() for word in suggestions)
+    return {word: holders for word in words if (holders := _records_with_word(word, searched))}
+
+
+def _records_with_word(word: str, searched: Sequence[VisibleRecords]) -> Sequence[SuggestionHolder]:
+    holders = [
+        SuggestionHolder(
+            match.record.connection.connection_id, match.visible.stream.name, key, fields
+        )
+        for match in _newest_matches(Query(Leaf(word, 0)), searched)
+        for key, fields in [(match.record.record_key, _fields_with(word, match))]
+        if fields
+    ]
+    return holders if len(holders) < SMALL_GROUP else holders[:1]
+
+
+def _fields_with(word: str, match: Match) -> frozenset[str]:
+    return frozenset(name for name, text in visible_texts(match) if word in text.lower())
+
+
+def _newest_matches(query: Query, searched: Sequence[VisibleRecords]) -> Sequence[Match]:
+    """Return the newest visible records that match."""
+    plans = plan_queries(query, searched, scored=False)
+    return Matches(plans, counted_to=SCORE_ALL_MAX, newest=True).page(limit=MAX_TEXTS_READ)
