@@ -31,7 +31,10 @@ ORDER BY 3 DESC, 1, 2 LIMIT %s
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The records near one position. `size` is the side of the cell in degrees."""
+    """The records near one position. `size` is the side of the cell in degrees.
+
+    `reach` is the distance in degrees of several cells taken as one place.
+    """
 
     latitude: float
     longitude: float
@@ -39,6 +42,7 @@ class Cell:
     last: datetime | None
     name: str | None
     size: float
+    reach: float = 0.0
 
 
 def count_by_cell(

@@ -13,7 +13,7 @@ from owner.records.periods import month_links, one_month, today
 from owner.records.record_summaries import RecordSummary
 from owner.site import owner
 
-MAX_EVENTS = 500
+MAX_EVENTS = 250
 SHOWN_PER_DAY = 3
 MAX_DAYS = 62
 """An event that lasts longer is shown on this many days."""

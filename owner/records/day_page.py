@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import groupby
 from typing import Any
+from urllib.parse import urlencode
 
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
@@ -13,6 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evidence.access.gate import Gate
+from evidence.access.grant_text import stream_label
 from evidence.access.owner_scope import owner_scope
 from evidence.access.records import VisibleRecords
 from owner.permissions import owner_required
@@ -24,7 +26,9 @@ from owner.records.record_roles import Layout
 from owner.records.record_summaries import RecordSummary
 from owner.site import owner
 
-MAX_PER_STREAM = 200
+MAX_PER_STREAM = 40
+MAX_OF_ONE_STREAM = 150
+PLAIN_LAYOUTS = frozenset({Layout.LIST, Layout.MEASURES, Layout.PLACES})
 MAX_SEPARATE = 6
 """Records without text, such as measurements, are grouped if a stream has more of them."""
 EARLIER_YEARS = 10
@@ -63,16 +67,17 @@ def today_page(request: HttpRequest) -> HttpResponse:
 @require_safe
 @owner_required
 def day_page(request: HttpRequest, day: str) -> HttpResponse:
-    """Show the records of a day, ``2026-11-20``, and of the same day in earlier years."""
+    """Show the records of a day, ``2026-11-20``, and of the same day in earlier years.
+
+    `only`, such as ``cin_1/messages``, shows more records of one stream.
+    """
     chosen = _parse_day(day)
     gate = Gate(owner_scope(owner().pk))
-    streams = [
-        each
-        for each in gate.streams()
-        if each.stream.consent_time_field and each.stream.event_time_field
-    ]
+    streams = _timed_streams(gate)
+    only = _one_stream(streams, request.GET.get("only", ""))
+    limit = MAX_OF_ONE_STREAM if only else MAX_PER_STREAM
     with transaction.atomic():
-        records, truncated = _records_of(streams, chosen, limit=MAX_PER_STREAM)
+        records, truncated = _records_of(only or streams, chosen, limit=limit)
         earlier = _earlier_years(streams, chosen)
         shown = [*records, *(record for year in earlier for record in year.records)]
         record_owner_read(gate.scope, listed_items(shown), route="day")
@@ -83,11 +88,31 @@ def day_page(request: HttpRequest, day: str) -> HttpResponse:
         "all_day": [each for each in records if not each.has_clock],
         "groups": _groups([each for each in records if each.has_clock]),
         "count": len(records),
-        "truncated": truncated,
+        "truncated": _more_links(truncated, chosen),
+        "is_cut": bool(truncated and only),
+        "day_url": reverse("day", args=[chosen.isoformat()]) if only else "",
         "earlier": earlier,
         **_neighbors(chosen),
     }
     return render(request, "owner/records/day.html", context)
+
+
+def _timed_streams(gate: Gate) -> list[VisibleRecords]:
+    return [
+        each
+        for each in gate.streams()
+        if each.stream.consent_time_field and each.stream.event_time_field
+    ]
+
+
+def _one_stream(streams: Sequence[VisibleRecords], place: str) -> list[VisibleRecords]:
+    """Return the stream of a connection that the URL names; empty if it names none."""
+    connection_id, _, name = place.partition("/")
+    return [
+        each.for_connection(connection_id)
+        for each in streams
+        if each.stream.name == name and connection_id in each.connection_for
+    ]
 
 
 def _parse_day(text: str) -> date:
@@ -100,15 +125,28 @@ def _parse_day(text: str) -> date:
     return day
 
 
+def _more_links(streams: Sequence[VisibleRecords], day: date) -> list[tuple[str, str]]:
+    """Return label and URL of the day for each connection of streams with more records."""
+    address = reverse("day", args=[day.isoformat()])
+    return [
+        (
+            f"{stream_label(each.stream)}, {facts.display_name}",
+            f"{address}?{urlencode({'only': f'{facts.connection_id}/{each.stream.name}'})}",
+        )
+        for each in streams
+        for facts in each.connections
+    ]
+
+
 def _records_of(
     streams: Sequence[VisibleRecords], day: date, *, limit: int
-) -> tuple[list[RecordSummary], bool]:
-    """Return the records of a day by time, and whether a stream has more. One query a stream."""
+) -> tuple[list[RecordSummary], list[VisibleRecords]]:
+    """Return the records of a day by time, and the streams with more. One query a stream."""
     records: list[RecordSummary] = []
-    truncated = False
+    truncated: list[VisibleRecords] = []
     for visible in streams:
         found, has_more = one_day(day).first_records(visible, limit=limit)
-        truncated = truncated or has_more
+        truncated += [visible] if has_more else []
         records += found
     records.sort(key=lambda each: (each.clock, each.visible.source.connector_key))
     return records, truncated
@@ -119,7 +157,7 @@ def _groups(records: Sequence[RecordSummary]) -> list[DayGroup]:
     groups = []
     for _, run in groupby(records, key=_run_key):
         rows = list(run)
-        if rows[0].roles.layout == Layout.LIST and len(rows) > MAX_SEPARATE:
+        if rows[0].roles.layout in PLAIN_LAYOUTS and len(rows) > MAX_SEPARATE:
             groups.append(DayGroup(rows))
         else:
             groups += [DayGroup([row]) for row in rows]

@@ -22,8 +22,8 @@ from owner.text import one_line, pluralize
 
 MAX_KINDS = 40
 MAX_GROUPS = 4_000
-BASE = 8.0
-"""The smallest height, so that the lowest value is visible."""
+BASE, TOP = 8.0, 96.0
+"""The heights of the lowest and the highest value, so that both are visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) ->
     span = (high - low) or 1.0
 
     def height(value: float) -> float:
-        return round(BASE + (HEIGHT - BASE) * (value - low) / span, 1)
+        return round(BASE + (TOP - BASE) * (value - low) / span, 1)
 
     bars = "".join(
         f"M{point.slot * SLOT + 1} {HEIGHT - height(point.total if is_sum else point.high):g}"
@@ -139,7 +139,8 @@ def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) ->
 
 def _mean_line(points: Sequence[Point], height: Any) -> str:
     at = (f"{p.slot * SLOT + SLOT // 2} {HEIGHT - height(p.mean):g}" for p in points)
-    return "M" + "L".join(at)
+    # The line to its own end is a dot, which makes a single value visible.
+    return "M" + "L".join(at) + "h0"
 
 
 def _facts(points: Sequence[Point], *, is_sum: bool) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -15,6 +15,7 @@ from owner.text import one_line, pluralize, to_local_time
 MAX_CELLS = 250
 MAX_NAMES = 8
 MAX_LISTED = 12
+MAX_LINES = 5
 ASPECT = 1.6
 """Width by height; the style sheet has the same."""
 MARGIN = 0.12
@@ -66,6 +67,7 @@ def places_map(
     cells = count_by_cell(visible, latitude, longitude, name=roles.title, limit=MAX_CELLS)
     if not cells:
         return {}
+    cells = _merge_names(cells)
     frame = _frame(cells)
     bubbles = _bubbles(cells, frame, url=url)
     return {
@@ -94,7 +96,7 @@ class Place:
 
 def format_place(cell: Cell) -> str:
     """Return a cell as the URL has it."""
-    return f"{cell.latitude:.5f},{cell.longitude:.5f},{cell.size:.5f}"
+    return f"{cell.latitude:.5f},{cell.longitude:.5f},{cell.reach or cell.size / 2:.5f}"
 
 
 def parse_place(text: str) -> Place | None:
@@ -105,6 +107,31 @@ def parse_place(text: str) -> Place | None:
         return None
     is_finite = all(map(math.isfinite, (place.latitude, place.longitude, place.reach)))
     return place if is_finite else None
+
+
+def _merge_names(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells, with neighbors of one name as one; those with the most records first."""
+    merged: list[Cell] = []
+    for cell in cells:
+        twin = next((each for each in merged if cell.name and _are_one_place(each, cell)), None)
+        if twin is None:
+            merged.append(cell)
+            continue
+        share = cell.records / (cell.records + twin.records)
+        merged[merged.index(twin)] = replace(
+            twin,
+            latitude=twin.latitude + share * (cell.latitude - twin.latitude),
+            longitude=twin.longitude + share * (cell.longitude - twin.longitude),
+            records=twin.records + cell.records,
+            last=max((each for each in (twin.last, cell.last) if each), default=None),
+            reach=twin.size,
+        )
+    return sorted(merged, key=lambda each: -each.records)
+
+
+def _are_one_place(one: Cell, other: Cell) -> bool:
+    distance = max(abs(one.latitude - other.latitude), abs(one.longitude - other.longitude))
+    return one.name == other.name and distance < 2 * one.size
 
 
 def _frame(cells: Sequence[Cell]) -> Frame:
@@ -126,8 +153,9 @@ def _bubbles(cells: Sequence[Cell], frame: Frame, *, url: Callable[[Cell], str])
     for cell in cells:
         x, y = frame.x(cell.longitude), frame.y(cell.latitude)
         name = one_line(cell.name, max_length=60) if cell.name else ""
-        has_room = all(abs(x - other) > 18 or abs(y - above) > 7 for other, above in named)
-        is_named = bool(name) and has_room and len(named) < MAX_NAMES and x < 85
+        has_room = all(abs(x - other) > 14 or abs(y - above) > 5 for other, above in named)
+        is_below_scale = x < 60 or y > 16
+        is_named = bool(name) and has_room and is_below_scale and len(named) < MAX_NAMES and x < 85
         if is_named:
             named.append((x, y))
         position = f"{cell.latitude:.4f}, {cell.longitude:.4f}"
@@ -149,7 +177,7 @@ def _bubbles(cells: Sequence[Cell], frame: Frame, *, url: Callable[[Cell], str])
 
 def _lines(frame: Frame) -> dict[str, list[tuple[float, str]]]:
     """Return the positions and labels of a few meridians and parallels."""
-    step = next((each for each in STEPS if frame.height / each >= 2), STEPS[-1])
+    step = next((each for each in reversed(STEPS) if frame.width / each <= MAX_LINES), STEPS[0])
     digits = max(0, -math.floor(math.log10(step)))
 
     def marks(center: float, size: float) -> list[float]:

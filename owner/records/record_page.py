@@ -32,11 +32,12 @@ from owner.records.record_roles import Layout
 from owner.records.record_summaries import RecordSummary, parse_time, stream_url, summarize
 from owner.records.visibility_page import Place, standing_readers
 from owner.site import owner
-from owner.text import MAX_VALUE_LENGTH, escape_invisible, format_time, record_values, truncate
+from owner.text import escape_invisible, format_time, record_values, truncate
 
 MAX_FACT_CHARS = 500
 MAX_RELATED = 20
-MAX_HTML_LENGTH = 60_000
+MAX_HTML_LENGTH, MAX_TEXT_LENGTH = 30_000, 15_000
+MAX_RAW_LENGTH = 3_000
 HTML_TAGS = nh3.ALLOWED_TAGS - {"img", "map", "area"}
 """Images would load from elsewhere; a sanitized text has none."""
 
@@ -99,7 +100,7 @@ def record_page(
 
 def _content(summary: RecordSummary, *, whole: bool) -> dict[str, Any]:
     text, left_out = truncate(
-        summary.text, max_length=len(summary.text) if whole else MAX_VALUE_LENGTH
+        summary.text, max_length=len(summary.text) if whole else MAX_TEXT_LENGTH
     )
     html = summary.record.data.get(summary.roles.html or "")
     html = html if isinstance(html, str) else ""
@@ -112,7 +113,7 @@ def _content(summary: RecordSummary, *, whole: bool) -> dict[str, Any]:
         "html": sanitize_html(html[: len(html) - html_left_out]),
         "facts": facts(summary),
         "values": record_values(
-            summary.visible, summary.record, max_length=None if whole else MAX_VALUE_LENGTH
+            summary.visible, summary.record, max_length=None if whole else MAX_RAW_LENGTH
         ),
         "key": escape_invisible(summary.record.record_key),
         "emitted_at": format_time(summary.record.emitted_at),

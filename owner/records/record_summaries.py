@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from django.urls import reverse
 from django.utils import timezone
 
-from evidence.access.grant_text import field_label, stream_label
+from evidence.access.grant_text import field_label, humanize, stream_label
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.declarations.authorship import Origin, determine_origin, normalize_identity
 from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field
@@ -75,11 +75,13 @@ class RecordSummary:
 
     @property
     def title(self) -> str:
-        """The title; without one the begin of the text, else the key."""
+        """The title; without one the begin of the text, else the position or the key."""
         for name in (self.roles.title, self.roles.text):
             if text := self.line(name):
-                return text
-        return one_line(self.record.record_key)
+                return humanize(text) if self.roles.measure else text
+        position = [self.record.data.get(name) for name in self.roles.position or ()]
+        numbers = [f"{each:.4f}" for each in position if isinstance(each, int | float)]
+        return ", ".join(numbers) or one_line(self.record.record_key)
 
     @property
     def actor(self) -> str:
@@ -187,8 +189,9 @@ class RecordSummary:
     @property
     def _role_fields(self) -> frozenset[str]:
         roles = self.roles
-        names = (roles.title, roles.text, roles.actor, roles.actor_id, *roles.addresses, roles.end, roles.amount,
-                 roles.currency, roles.measure, roles.unit, self.visible.stream.event_time_field)  # fmt: skip
+        names = (roles.title, roles.text, roles.actor, roles.actor_id, *roles.addresses, roles.end,
+                 roles.amount, roles.currency, roles.measure, roles.unit, *(roles.position or ()),
+                 self.visible.stream.event_time_field)  # fmt: skip
         return frozenset(filter(None, names))
 
     @property

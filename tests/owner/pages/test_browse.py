@@ -258,7 +258,7 @@ def test_measures_are_charts_of_sums_and_of_ranges(tracker: str, alice: Browser)
     assert "Total 7,000 Average 3,500 Highest 6,000 From 3 values" in page.text
     assert "Pulse in bpm" in page.text
     assert "Average 63.3 Lowest 50 Highest 80 From 3 values" in page.text
-    assert "steps 4000 steps 08:00" in page.text
+    assert "Steps 4000 steps 08:00" in page.text
 
     year = alice.open(page.link("2026"))
     assert "Total 7,000 Average 7,000 Highest 7,000" in year.text
@@ -298,6 +298,19 @@ def test_sums_cover_a_month_with_more_bookings_than_a_page(world: World, alice: 
 
     assert "Out 120.00 EUR" in page.text
     assert page.has_link("Earlier")
+
+
+def test_a_day_with_many_values_folds_them_and_shows_more_of_one_stream(
+    tracker: str, world: World, alice: Browser
+) -> None:
+    world.put(*(("cin_track", "samples", {"id": f"x{n}", "what": "pulse", "reading": n, "in": "bpm",
+                 "taken": f"2026-07-01T08:{n:02}:00Z"}) for n in range(50)))  # fmt: skip
+    page = alice.open("/day/2026-07-01")
+    assert "40 records of Tracker" in page.text
+
+    more = alice.open(page.link("Samples, Tracker"))
+    assert "50 records of Tracker" in more.text
+    assert "40 records of Tracker" in alice.open(more.link("Show the whole day")).text
 
 
 def test_other_records_show_a_few_values(tracker: str, alice: Browser) -> None:
