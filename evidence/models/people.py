@@ -7,6 +7,8 @@ sources must not reach a grant.
 """
 
 from django.db import models
+from django.db.models import F
+from django.db.models.functions import Upper
 from typing_extensions import override
 
 from evidence.models.accounts import Owner
@@ -65,6 +67,9 @@ class PersonCount(models.Model):
         indexes = [
             models.Index(fields=["person"], name="person_count_of_person"),
             models.Index(fields=["identity"], name="person_count_of_identity"),
+            models.Index(Upper("name"), name="person_count_of_name"),
+            models.Index(F("last_at").desc(nulls_last=True), name="person_count_by_time"),
+            models.Index(F("records").desc(nulls_last=True), name="person_count_by_records"),
         ]
 
     @override

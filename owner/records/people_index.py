@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from evidence.declarations.authorship import normalize_identity
@@ -96,6 +97,15 @@ def derive_people() -> Iterator[int]:
     finally:
         if is_changed:
             join_people()
+
+
+def is_collecting() -> bool:
+    """Return whether records wait for their people. One query."""
+    current = PeopleProgress.unscoped.filter(
+        pk=OuterRef("pk"), is_complete=True, seq__gte=OuterRef("change_seq")
+    )
+    rows = Connection.unscoped.filter(pk__in=_connection_ids())
+    return rows.filter(~Exists(current)).exists()
 
 
 def outdated_connections() -> list[str]:

@@ -53,7 +53,7 @@ def people_page(request: HttpRequest) -> HttpResponse:
         "most_url": _list_url(who=query, sort="most"),
         "next_url": _list_url(who=query, sort=sort, start=start + PAGE_SIZE) if has_more else "",
         "first_url": _list_url(who=query, sort=sort) if start else "",
-        "is_collecting": bool(people_index.outdated_connections()),
+        "is_collecting": people_index.is_collecting(),
     }
     return render(request, "owner/records/people.html", context)
 
