@@ -1,9 +1,9 @@
 """Everything of one day, from all sources in one order."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 
@@ -36,7 +36,7 @@ EARLIER_YEARS = 10
 
 @dataclass(frozen=True, slots=True)
 class DayGroup:
-    """Consecutive records of one stream: one record, or several behind a summary."""
+    """One record, or several of one stream behind a summary."""
 
     records: Sequence[RecordSummary]
 
@@ -153,19 +153,19 @@ def _records_of(
 
 
 def _groups(records: Sequence[RecordSummary]) -> list[DayGroup]:
-    """Return the records in order; a long run of plain values of one stream is one group."""
+    """Return the records in order; many plain values of one stream are one group, at the first."""
+    plain: dict[tuple[str, str], list[RecordSummary]] = defaultdict(list)
+    for record in records:
+        if record.roles.layout in PLAIN_LAYOUTS:
+            plain[record.connection_id, record.visible.stream.name].append(record)
     groups = []
-    for _, run in groupby(records, key=_run_key):
-        rows = list(run)
-        if rows[0].roles.layout in PLAIN_LAYOUTS and len(rows) > MAX_SEPARATE:
+    for record in records:
+        rows = plain.get((record.connection_id, record.visible.stream.name), [])
+        if len(rows) <= MAX_SEPARATE:
+            groups.append(DayGroup([record]))
+        elif rows[0] is record:
             groups.append(DayGroup(rows))
-        else:
-            groups += [DayGroup([row]) for row in rows]
     return groups
-
-
-def _run_key(record: RecordSummary) -> Any:
-    return record.connection_id, record.visible.stream.name
 
 
 def _earlier_years(streams: Sequence[VisibleRecords], day: date) -> list[EarlierYear]:

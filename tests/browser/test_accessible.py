@@ -32,6 +32,7 @@ OWNERS = (
     "/",
     "/search",
     "/search?q=lease",
+    "/settings",
     "/day/2026-01-10",
     "/people",
     "/people/{person}",

@@ -305,8 +305,12 @@ def test_a_day_with_many_values_folds_them_and_shows_more_of_one_stream(
 ) -> None:
     world.put(*(("cin_track", "samples", {"id": f"x{n}", "what": "pulse", "reading": n, "in": "bpm",
                  "taken": f"2026-07-01T08:{n:02}:00Z"}) for n in range(50)))  # fmt: skip
+    world.put(("cin_track", "stops", {"id": "s9", "spot": "Bakery", "north": 52.5, "east": 13.4,
+                                      "came": "2026-07-01T08:05:30Z"}))  # fmt: skip
     page = alice.open("/day/2026-07-01")
+    assert page.text.count("records of Tracker") == 1
     assert "40 records of Tracker" in page.text
+    assert "08:05 Stops Tracker Bakery" in page.text
 
     more = alice.open(page.link("Samples, Tracker"))
     assert "50 records of Tracker" in more.text
