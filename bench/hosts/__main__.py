@@ -307,7 +307,7 @@ def _set_up(browser: Chrome, link: str) -> None:
     for field in browser.find_elements(By.CSS_SELECTOR, "input[type=password]"):
         field.send_keys(PASSWORD)
     press(browser, "Save and sign in")
-    wait_for(browser, "who may read")
+    wait_for(browser, "What apps read")
 
 
 def _prepare(home: Path) -> Path:

@@ -140,7 +140,7 @@ class SecondFactorView(RedirectURLMixin, FormView[CodeForm]):
 
 
 second_factor_check = with_security_headers(
-    SecondFactorView.as_view(next_page=reverse_lazy("admin:index"))
+    SecondFactorView.as_view(next_page=reverse_lazy("home"))
 )
 
 

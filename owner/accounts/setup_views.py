@@ -113,7 +113,7 @@ def set_up(request: HttpRequest, token: str) -> HttpResponse:
         return _page(request, "link_invalid", context={}, status=410)
     form.save()
     login(request, user)
-    return redirect("admin:index")
+    return redirect("home")
 
 
 def _page(

@@ -87,4 +87,4 @@ class SignInView(LoginView):
         return response
 
 
-sign_in = with_security_headers(SignInView.as_view(next_page=reverse_lazy("admin:index")))
+sign_in = with_security_headers(SignInView.as_view(next_page=reverse_lazy("home")))

@@ -85,7 +85,7 @@ def _set_up(browser: Chrome, link: str) -> None:
     for each in browser.find_elements(By.CSS_SELECTOR, "input[type=password]"):
         each.send_keys(PASSWORD)
     press(browser, "Save and sign in")
-    wait_for(browser, "who may read")
+    wait_for(browser, "What apps read")
 
 
 def _question(base: str) -> str:

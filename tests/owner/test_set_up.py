@@ -34,7 +34,7 @@ def test_link_creates_the_account_and_signs_in(client: Client) -> None:
     answer = client.post(page(token), GOOD)
 
     assert answer.status_code == 302
-    assert answer["Location"] == reverse("admin:index")
+    assert answer["Location"] == reverse("home")
     assert client.get(answer["Location"]).status_code == 200
     user = get_or_create_owner(timezone.now()).user
     assert user is not None

@@ -26,6 +26,10 @@ class Installation:
     var: Path
     port: int
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
     def manage(self, *arguments: str, **more: str) -> "subprocess.Popen[str]":
         """Standard error goes where standard output goes, unless ``stdin`` is wanted."""
         return subprocess.Popen(
