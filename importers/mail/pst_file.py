@@ -21,6 +21,7 @@ from importers.core.results import (
 from importers.mail.outlook import (
     FILE_CONTENT,
     FILE_METHOD,
+    FILE_NAMES,
     FILES_MAX_BYTES,
     MAX_DEPTH,
     MAX_FILES,
@@ -153,8 +154,11 @@ class _MessageReader:
                 attachment = message.get_attachment(number)
                 properties = _properties(attachment, charset)
                 if properties.number(FILE_METHOD) == _ATTACHED_MESSAGE:
-                    attached = _attached_message(attachment)
-                    yield MapiFile(properties, self.read(attached, depth=depth + 1))
+                    if (attached := _attached_message(attachment)) is None:
+                        detail = f"attached message {properties.text(*FILE_NAMES)}"
+                        issues.append(Issue(ReceiptCode.NOT_SUPPORTED, detail[:80]))
+                    else:
+                        yield MapiFile(properties, self.read(attached, depth=depth + 1))
                     continue
                 size = _size(attachment)
                 self._left -= size
@@ -170,15 +174,16 @@ class _MessageReader:
 
 
 def _attached_message(attachment: Any) -> Any:
-    """Return the message of an attachment. Raises ``OSError``.
+    """Return the message of an attachment, or None if the library does not find it.
 
     The module has no function for it. That of its library adds the message to the items of the
-    attachment, where the module finds it. The object begins with the pointer that it takes.
+    attachment, where the module finds it, unless a message of the file has the same number. The
+    object begins with the pointer that it takes.
     """
     import pypff
 
     if pypff.get_version() != CHECKED_VERSION:
-        raise OSError(f"libpff-python {CHECKED_VERSION} reads attached messages")
+        return None
     library = ctypes.CDLL(pypff.__file__)
     item, found = (
         ctypes.c_void_p.from_address(id(attachment) + object.__basicsize__),
@@ -186,9 +191,7 @@ def _attached_message(attachment: Any) -> Any:
     )
     if library.libpff_attachment_get_item(item, ctypes.byref(found), None) == 1:
         library.libpff_item_free(ctypes.byref(found), None)
-    if attachment.number_of_sub_items != 1:
-        raise OSError("attached message")
-    return attachment.get_sub_item(0)
+    return attachment.get_sub_item(0) if attachment.number_of_sub_items == 1 else None
 
 
 def _size(attachment: Any) -> int:

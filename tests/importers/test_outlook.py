@@ -11,8 +11,9 @@ import pytest
 
 from importers.authoring.test_kit import ImporterTests
 from importers.mail import pst_file
+from tests.importers import outlook_data_file
 from tests.importers.imports import content, latest, one, receipts, records, run
-from tests.importers.outlook_data_file import CATEGORIES, Mail, data_file
+from tests.importers.outlook_data_file import CATEGORIES, MESSAGE, Mail, data_file
 from tests.importers.test_demo_year import as_mail, parse_time, require_year_of_mail, year_of_mail
 
 pytest.importorskip("pypff", reason="needs the extra outlook")
@@ -319,15 +320,19 @@ def test_messages_nested_too_deeply_have_a_receipt(tmp_path: Path) -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("how", ["another release", "number of a message"])
 def test_attached_message_that_the_library_does_not_find_has_a_receipt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(pst_file, "CHECKED_VERSION", "20200101")
+    if how == "another release":
+        monkeypatch.setattr(pst_file, "CHECKED_VERSION", "20200101")
+    else:  # local numbers may be those of messages
+        monkeypatch.setattr(outlook_data_file, "ATTACHED", 0x10001 << 5 | MESSAGE)
     write_data_file(tmp_path / "a.pst", Inbox=[forwarded(stored_mail())])
 
     run(tmp_path / "a.pst")
 
-    assert receipts() == {("file_missing", "Inbox")}
+    assert receipts() == {("not_supported", "Inbox")}
     assert [each["subject"] for each in records("messages")] == ["Weitergeleitet"]
 
 
