@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 OUTSIDE = frozenset(
-    {"accounts", "activity", "connect", "connected-apps", "notifications", "refused-calls"}
+    {
+        "accounts",
+        "activity",
+        "connect",
+        "connected-apps",
+        "give-access",
+        "notifications",
+        "refused-calls",
+    }
 )
 
 
@@ -45,7 +53,7 @@ WHO_MAY_READ = (
     Entry(
         "Give access",
         "Make a token for a program of your own that reads a part of your records.",
-        "evidence_grant_add",
+        "give-access",
     ),
     Entry(
         "Grants",

@@ -14,6 +14,7 @@ from owner.activity.reading_page import reading_page
 from owner.activity.refused_page import refused_page
 from owner.connect_page import connect, connect_status, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
+from owner.grants.give_access_page import give_access
 from owner.grants.narrow_page import narrow_page
 from owner.grants.permission_page import permission_page
 from owner.home_page import remove_demo_data
@@ -87,6 +88,7 @@ urlpatterns = [
     path("ask/<str:token>", permission_page, name="permission-request"),
     path("connected", connected_apps, name="connected-apps"),
     path("connected/seen", acknowledge_alert, name="alert-acknowledge"),
+    path("connected/give", give_access, name="give-access"),
     path("connected/narrow", narrow_page, name="grant-narrow"),
     path("connected/pause", app_action, {"name": "pause"}, name="app-pause"),
     path("connected/resume", app_action, {"name": "resume"}, name="app-resume"),

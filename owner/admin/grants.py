@@ -7,6 +7,7 @@ from django.contrib.admin import action, display, register
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
@@ -15,7 +16,7 @@ from typing_extensions import override
 from evidence.access.grant_states import with_grant_state
 from evidence.models.grants import Grant
 from owner.admin.filters import ClientFilter, SourceFilter, StateFilter
-from owner.grants import give_access_pages, grant_pages
+from owner.grants import grant_pages
 from owner.grants.grant_pages import GrantRow, grant_rows
 from owner.site import OwnerAdmin, OwnPage, confirmation, is_confirmed, owner_site
 
@@ -79,7 +80,6 @@ class GrantAdmin(OwnerAdmin[Grant]):
 
     @override
     def own_pages(self) -> Iterable[OwnPage]:
-        yield "add/what/", give_access_pages.choose_scope, "evidence_grant_scope"
         yield "<path:object_id>/limits/", self.limits_view, "evidence_grant_limits"
         yield "<path:object_id>/revoke/", self.revoke_view, "evidence_grant_revoke"
         yield "<path:object_id>/token/", self.token_view, "evidence_grant_token"
@@ -119,7 +119,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        return give_access_pages.choose_client(request)
+        return redirect("give-access")
 
     @override
     def change_view(

@@ -127,6 +127,8 @@ class ExpiryForm(forms.Form):
     """When all grants expire, `latest_expiry` at the latest."""
 
     expires = forms.ChoiceField(label="Access expires", choices=EXPIRY_CHOICES, initial="90")
+    purpose_description = ""
+    """The owner's purpose, of a form that asks for it."""
 
     def __init__(
         self, data: Any = None, *, prefix: str | None = None, latest_expiry: datetime | None = None
@@ -146,11 +148,6 @@ class ExpiryForm(forms.Form):
         return expires_at if self._latest_expiry is None else min(expires_at, self._latest_expiry)
 
     @property
-    def purpose_description(self) -> str:
-        """Return the owner's purpose; empty in forms that do not ask for it."""
-        return ""
-
-    @property
     def expiry_text(self) -> str:
         """Return ``Access expires in 30 days`` or ``Access does not expire``."""
         value = self.cleaned_data["expires"]
@@ -158,23 +155,6 @@ class ExpiryForm(forms.Form):
             return "Access does not expire"
         choices = dict(self.fields["expires"].choices)  # type: ignore[attr-defined] # a ChoiceField
         return f"Access expires {choices[value]}"
-
-
-class TermsForm(ExpiryForm):
-    """Purpose and expiry."""
-
-    purpose = forms.CharField(
-        label="Purpose",
-        required=False,
-        max_length=1000,
-        widget=forms.Textarea(attrs={"rows": 2}),
-        help_text="A note for you: why you give this access.",
-    )
-
-    @property
-    @override
-    def purpose_description(self) -> str:
-        return str(self.cleaned_data["purpose"])
 
 
 def _choices_before(latest_expiry: datetime) -> list[tuple[str, str]]:
@@ -247,14 +227,3 @@ class TokensForm(forms.Form):
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Select at least one."},
     )
-
-
-class GiveAccessForm(TermsForm, TokensForm, GrantLimitsForm):
-    """All terms of the grants that "Give access" issues."""
-
-    field_order = ("purpose", "expires", "tokens")
-
-    @property
-    def tokens_text(self) -> str:
-        selected = self.cleaned_data["tokens"]
-        return join_words([label for value, label in TOKEN_CHOICES if value in selected])

@@ -1,4 +1,4 @@
-"""The way through the three pages of "Give access"."""
+"""The way through the page "Give access", without scripts."""
 
 import re
 
@@ -6,7 +6,7 @@ from django.contrib.admin.utils import quote
 
 from tests.owner.pages.browser import Browser, Form, Page
 
-ADD = "/admin/evidence/grant/add/"
+ADD = "/connected/give"
 
 
 def at(model: str, pk: str, page: str) -> str:
@@ -14,18 +14,14 @@ def at(model: str, pk: str, page: str) -> str:
     return f"/admin/evidence/{model}/{quote(pk)}/{page}/"
 
 
-def who(browser: Browser, *connections: str, client: str = "Claude") -> Form:
-    """The first page, filled in."""
+def what(browser: Browser, *connections: str, client: str = "Claude") -> Form:
+    """The form with a new app and connections, and without any stream."""
     form = browser.open(ADD).form
     form.fill("new_client", client)
+    form.answers = [each for each in form.answers if not each[0].endswith("-included")]
     for label in connections:
         form.tick(label)
     return form
-
-
-def what(browser: Browser, *connections: str, client: str = "Claude") -> Form:
-    """The second page, as it comes."""
-    return browser.press(who(browser, *connections, client=client)).form
 
 
 def named(form: Form, ending: str) -> str:
@@ -34,11 +30,26 @@ def named(form: Form, ending: str) -> str:
     return name
 
 
+def of(form: Form, stream: str, field: str) -> str:
+    """The name of a field of one stream."""
+    (name,) = {name for said, (name, _) in form.boxes.items() if said.startswith(stream)}
+    return name.removesuffix("included") + field
+
+
+def review(browser: Browser, form: Form) -> Page:
+    """Press "Update summary"."""
+    return browser.press(form, "decision", "review")
+
+
+def allow(browser: Browser, form: Form) -> Page:
+    return browser.press(form, "decision", "allow")
+
+
 def give(browser: Browser, form: Form) -> Page:
-    """From the second page, filled in, to the page with the tokens."""
-    review = browser.press(form, "review")
-    assert "Review access" in review.text, review.errors
-    return browser.press(review.form, "issue")
+    """From the form, filled in, to the page with the tokens."""
+    reviewed = review(browser, form)
+    assert "It will read" in reviewed.text, reviewed.errors
+    return allow(browser, reviewed.form)
 
 
 def bearers(page: Page) -> list[str]:

@@ -1,7 +1,6 @@
-"""The owner gives access in three pages, without scripts."""
+"""The owner gives access on one page, without scripts."""
 
 import datetime as dt
-from urllib.parse import urlencode
 
 import pytest
 from django.contrib.auth.models import User
@@ -10,10 +9,10 @@ from django.utils import timezone
 from evidence.errors import ConnectionNotFound
 from evidence.models.accounts import Client
 from evidence.models.grants import AccessToken, Grant, Package
-from owner.grants import give_access_pages
+from owner.grants import give_access_page
 from tests.access.test_narrowed_meanwhile import overtake
 from tests.owner.pages.browser import Browser, Form, Page
-from tests.owner.pages.giving import ADD, at, bearers, give, named, what, who
+from tests.owner.pages.giving import ADD, allow, at, bearers, give, of, review, what
 from tests.world import ACCOUNT, BANK, PERSONAL, World
 
 
@@ -40,8 +39,8 @@ def test_the_token_reads_what_was_ticked_and_nothing_else(world: World, alice: B
     form.tick("Your messages")
     for words in ("From email", "Labels", "Is seen", "Size bytes", "Thread id"):
         form.untick(words)
-    form.fill(named(form, "-since"), "2026-01-12")
-    form.fill(named(form, "-until"), "2026-03-05")
+    form.fill(of(form, "Your messages", "since"), "2026-01-12")
+    form.fill(of(form, "Your messages", "until"), "2026-03-05")
 
     (token,) = bearers(give(alice, form))
     listed = world.get("/v1/streams/messages/records", token)
@@ -112,7 +111,7 @@ def test_several_sources_make_one_package_with_a_grant_for_each(
 def test_single_records_are_named_by_their_keys(world: World, alice: Browser) -> None:
     form = only_rest(what(alice, "Personal mail"))
     form.tick("Your messages")
-    form.fill(_of_messages(form, "-record_keys"), " m1 \r\nm4\r\n\r\nm1")
+    form.fill(of(form, "Your messages", "record_keys"), " m1 \r\nm4\r\n\r\nm1")
 
     (token,) = bearers(give(alice, form))
 
@@ -122,19 +121,18 @@ def test_single_records_are_named_by_their_keys(world: World, alice: Browser) ->
 def test_a_client_is_made_with_its_first_grant_and_not_before(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account", client="Budget script")
     form.tick("Your transactions")
-    review = alice.press(form, "review")
+    reviewed = review(alice, form)
     assert not Client.unscoped.filter(display_name="Budget script").exists()
 
-    alice.press(review.form, "issue")
+    allow(alice, reviewed.form)
 
     assert newest().package.client.display_name == "Budget script"
 
 
 def test_a_known_client_is_chosen_from_the_list(world: World, alice: Browser) -> None:
     bob = world.packages["bob"].client
-    form = who(alice, "Bank account", client="")
+    form = what(alice, "Bank account", client="")
     form.fill("client", bob.pk)
-    form = alice.press(form).form
     form.tick("Your transactions")
 
     give(alice, form)
@@ -144,17 +142,17 @@ def test_a_known_client_is_chosen_from_the_list(world: World, alice: Browser) ->
 
 
 def test_the_key_of_a_record_is_always_given_and_says_so(world: World, alice: Browser) -> None:
-    page = alice.press(who(alice, "Bank account"))
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    page = review(alice, form)
     fixed = [
         given
         for tag, given in page.elements
         if tag == "input" and "disabled" in given and "checked" in given
     ]
 
-    assert len(fixed) == 1
+    assert fixed
     assert "Id always included: identifies the record" in page.text
-    form = page.form
-    form.tick("Your transactions")
     for words in ("Date", "Amount", "Currency", "Memo"):
         form.untick(words)
     give(alice, form)
@@ -163,7 +161,7 @@ def test_the_key_of_a_record_is_always_given_and_says_so(world: World, alice: Br
 
 def test_a_view_ticks_its_fields_and_no_others(world: World, alice: Browser) -> None:
     form = what(alice, "Personal mail")
-    prefix = named(form, "-since").removesuffix("-since")
+    prefix = of(form, "Your messages", "").removesuffix("-")
     form.fill("purpose", "Find the lease")
 
     page = alice.press(form, "pick", f"{prefix}:envelope")
@@ -181,28 +179,28 @@ def test_what_is_about_to_be_given_is_read_over_in_words(world: World, alice: Br
     form.tick("Threads")
     for words in ("From email", "Labels", "Is seen", "Size bytes", "Thread id", "Body text"):
         form.untick(words)
-    form.fill(named(form, "-since"), "2025-01-01")
+    form.fill(of(form, "Your messages", "since"), "2025-01-01")
 
-    review = alice.press(form, "review")
+    reviewed = review(alice, form)
 
     assert (
         "Your messages: Id, Subject, From name and Received at of all records received from"
-        " 1 January 2025 on, through “Personal mail” and “Work mail”." in review.text
+        " 1 January 2025 on, through “Personal mail” and “Work mail”." in reviewed.text
     )
-    assert "Threads: every field of all records, through “Personal mail” and" in review.text
-    again = alice.press(review.form, "change")
-    assert again.form.values(named(again.form, "-since")) == ["2025-01-01"]
-    assert not again.form.is_ticked("Body text")
+    assert "Threads: every field of all records, through “Personal mail” and" in reviewed.text
+    assert "records of Your messages and Threads" in reviewed.text
+    assert reviewed.form.values(of(form, "Your messages", "since")) == ["2025-01-01"]
+    assert not reviewed.form.is_ticked("Body text")
 
 
 def test_pressing_the_last_button_twice_gives_access_once(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
     form.tick("Your transactions")
-    review = alice.press(form, "review")
+    reviewed = review(alice, form)
 
-    alice.press(review.form, "issue")
+    allow(alice, reviewed.form)
     before = counts()
-    again = alice.press(review.form, "issue")
+    again = allow(alice, reviewed.form)
 
     assert counts() == before
     assert bearers(again) == []
@@ -213,15 +211,15 @@ def test_two_submits_at_the_same_moment_give_access_once(committed: World) -> No
     alice = Browser().sign_in(User.objects.create_superuser("alice"))
     form = what(alice, "Bank account")
     form.tick("Your transactions")
-    review = alice.press(form, "review")
+    reviewed = review(alice, form)
     tab = Browser()
     tab.http.cookies = alice.http.cookies
     packages, (grants, tokens, clients) = Package.unscoped.count(), counts()
     pages = list[Page]()
 
     overtake(
-        lambda: pages.append(alice.press(review.form, "issue")),
-        lambda: pages.append(tab.press(review.form, "issue")),
+        lambda: pages.append(allow(alice, reviewed.form)),
+        lambda: pages.append(allow(tab, reviewed.form)),
     )
 
     assert [len(bearers(each)) for each in pages] == [1, 0]
@@ -230,15 +228,16 @@ def test_two_submits_at_the_same_moment_give_access_once(committed: World) -> No
     assert counts() == (grants + 1, tokens + 1, clients + 1)
 
 
-def test_a_form_that_no_review_page_made_gives_no_access(world: World, alice: Browser) -> None:
+def test_an_answer_to_another_summary_gives_no_access(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
     form.tick("Your transactions")
     before = counts()
 
     for mark in ("", "x" * 3_000):
-        form.fill("approval", mark)
-        page = alice.press(form, "issue")
-        assert "Review access" in page.text
+        form.fill("review_signature", mark)
+        page = allow(alice, form)
+        assert page.status == 422
+        assert "Your changes updated the summary" in page.text
 
     assert counts() == before
 
@@ -251,7 +250,7 @@ def test_access_ends_after_ninety_days_unless_said_otherwise(
     form.tick("Your transactions")
     form.fill("purpose", "Taxes")
     if choice is not None:
-        form.fill("expires", choice)
+        form.fill("terms-expires", choice)
 
     give(alice, form)
 
@@ -268,21 +267,22 @@ def test_access_ends_after_ninety_days_unless_said_otherwise(
 @pytest.mark.parametrize(
     ("client", "connections", "complaint"),
     [
-        ("", ["Bank account"], "Enter a name, or choose an existing client."),
-        ("Bob", ["Bank account"], "A client with this name exists. Choose it in the list."),
+        ("", ["Bank account"], "Enter a name, or choose an app."),
+        ("Bob", ["Bank account"], "An app with this name exists. Choose it in the list."),
         ("Bo\u202eb", ["Bank account"], "Use visible characters only."),
         ("x" * 201, ["Bank account"], "at most 200 characters"),
-        ("Claude", [], "Select at least one connection."),
     ],
 )
-def test_the_first_page_says_what_is_missing(
+def test_the_name_of_the_app_is_checked(
     world: World, alice: Browser, client: str, connections: list[str], complaint: str
 ) -> None:
     before = counts()
 
-    page = alice.press(who(alice, *connections, client=client))
+    form = what(alice, *connections, client=client)
+    form.tick("Your transactions")
+    page = give(alice, form)
 
-    assert "Step 1 of 3" in page.text
+    assert page.status == 422
     assert any(complaint in error for error in page.errors), page.errors
     assert page.form.values("new_client") == [client]
     assert counts() == before
@@ -296,42 +296,39 @@ def test_the_first_page_says_what_is_missing(
         ("-until", "9999-12-31", "less than or equal to"),
         ("-until", "2025-12-31", "The time range ends before it starts."),
         ("-record_keys", "m1\nnope\u202e", "No record “nope⟨U+202E⟩” found."),
-        ("expires", "12345", "Select a valid choice."),
+        ("terms-expires", "12345", "Select a valid choice."),
         ("purpose", "x" * 1001, "at most 1000 characters"),
     ],
 )
-def test_the_second_page_marks_what_cannot_be(
+def test_the_page_marks_what_is_wrong(
     world: World, alice: Browser, ending: str, value: str, complaint: str
 ) -> None:
     form = what(alice, "Personal mail")
     form.tick("Your messages")
-    form.fill(named(form, "-since"), "2026-01-01")
-    assert "Step 3 of 3" in alice.press(form, "review").text
+    form.fill(of(form, "Your messages", "since"), "2026-01-01")
+    assert review(alice, form).errors == []
     before = counts()
 
-    form.fill(ending if not ending.startswith("-") else _of_messages(form, ending), value)
-    page = alice.press(form, "review")
+    is_of_stream = ending.startswith("-")
+    form.fill(of(form, "Your messages", ending[1:]) if is_of_stream else ending, value)
+    page = allow(alice, form)
 
-    assert "Step 2 of 3" in page.text
+    assert page.status == 422
     assert any(complaint in error for error in page.errors), page.errors
     assert counts() == before
-
-
-def _of_messages(form: Form, ending: str) -> str:
-    return named(form, "-since").removesuffix("-since") + ending
 
 
 def test_a_stream_without_fields_and_a_source_without_streams_are_refused(
     world: World, alice: Browser
 ) -> None:
     form = what(alice, "Bank account")
-    nothing = alice.press(form, "review")
+    nothing = review(alice, form)
     form.tick("Your transactions")
     for words in ("Date", "Amount", "Currency", "Name", "Memo"):
         form.untick(words)
-    without_fields = alice.press(form, "review")
+    without_fields = review(alice, form)
 
-    assert any("Select at least one stream" in error for error in nothing.errors)
+    assert "Select at least one stream" in nothing.text
     assert any("Select at least one field." in error for error in without_fields.errors)
 
 
@@ -340,7 +337,7 @@ def test_a_token_for_nobody_is_not_made(world: World, alice: Browser) -> None:
     form.tick("Your transactions")
     form.untick("an AI agent")
 
-    page = alice.press(form, "review")
+    page = review(alice, form)
 
     assert any("Select at least one." in error for error in page.errors)
 
@@ -349,18 +346,19 @@ def test_a_stream_without_time_offers_no_dates(world: World, alice: Browser) -> 
     form = what(alice, "Personal mail")
 
     # Messages have a time, conversations have none; both can be given record by record.
-    assert len([name for name, _ in form.answers if name.endswith("-since")]) == 1
-    assert len([name for name, _ in form.answers if name.endswith("-record_keys")]) == 2
+    for stream, has_time in (("Your messages", True), ("Threads", False)):
+        assert bool(form.values(of(form, stream, "since"))) is has_time
+        assert form.values(of(form, stream, "record_keys")) == [""]
 
 
 def test_no_form_gives_more_than_the_source_declares(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
     form.tick("Your transactions")
     before = counts()
-    form.answers.append((named(form, "-chosen"), "secret_field"))
+    form.answers.append((of(form, "Your transactions", "chosen"), "secret_field"))
 
-    page = alice.press(form, "review")
-    forged = alice.press(form, "issue")
+    page = review(alice, form)
+    forged = allow(alice, form)
 
     assert any("secret_field is not one of the available choices" in e for e in page.errors)
     assert bearers(forged) == []
@@ -372,7 +370,7 @@ def test_the_last_button_alone_is_not_enough(world: World, alice: Browser) -> No
     form.tick("Your transactions")
     before = counts()
 
-    page = alice.press(form, "issue")
+    page = allow(alice, form)
 
     assert bearers(page) == []
     assert counts() == before
@@ -384,14 +382,21 @@ def test_a_connection_that_is_not_there_or_has_ended_cannot_be_given(
 ) -> None:
     from evidence.models.connections import Connection
 
+    form = what(alice, "Personal mail")
+    form.tick("Your messages")
+    [name] = {name for name, value in form.answers if value == PERSONAL}
+    form.answers = [(name, connection_id) if each[1] == PERSONAL else each for each in form.answers]
     Connection.unscoped.filter(pk=BANK).update(status="revoked")
-    query = urlencode({"new_client": "Claude", "connections": connection_id, "next": "1"})
+    before = counts()
 
-    page = alice.open(f"/admin/evidence/grant/add/what/?{query}")
+    page = give_anyway(alice, form)
 
-    assert "Step 1 of 3" in page.text
-    assert any("is not one of the available choices" in error for error in page.errors)
-    assert "Bank account" not in page.text
+    assert page.status == 422
+    assert counts() == before
+
+
+def give_anyway(browser: Browser, form: Form) -> Page:
+    return allow(browser, review(browser, form).form)
 
 
 def test_a_connection_that_ends_meanwhile_is_refused_at_the_last_button(
@@ -402,13 +407,13 @@ def test_a_connection_that_ends_meanwhile_is_refused_at_the_last_button(
     form = what(alice, "Personal mail", "Bank account")
     form.tick("Your transactions")
     form.tick("Your messages")
-    review = alice.press(form, "review")
+    reviewed = review(alice, form)
     before = counts()
     Connection.unscoped.filter(pk=PERSONAL).update(status="revoked")
 
-    page = alice.press(review.form, "issue")
+    page = allow(alice, reviewed.form)
 
-    assert "Step 1 of 3" in page.text
+    assert page.status == 422
     assert counts() == before
 
 
@@ -423,12 +428,13 @@ def test_without_any_connection_the_page_says_how_to_make_one(
 
 
 def test_a_known_client_and_a_new_name_are_one_too_many(world: World, alice: Browser) -> None:
-    form = who(alice, "Bank account")
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
     form.fill("client", world.packages["bob"].client_id)
 
-    page = alice.press(form)
+    page = give(alice, form)
 
-    assert "Choose an existing client or enter a new name, not both." in page.errors
+    assert "Choose an app or enter a new name, not both." in page.errors
 
 
 @pytest.mark.parametrize("pick", ["nonsense", "s0-0:nonsense", ":"])
@@ -436,7 +442,7 @@ def test_a_view_that_is_not_there_ticks_nothing_else(
     world: World, alice: Browser, pick: str
 ) -> None:
     form = what(alice, "Personal mail")
-    prefix = named(form, "-since").removesuffix("-since")
+    prefix = of(form, "Your messages", "").removesuffix("-")
 
     page = alice.press(form, "pick", pick.replace("s0-0", prefix))
 
@@ -451,18 +457,24 @@ def test_a_stream_that_is_given_as_a_whole_has_no_boxes(world: World, alice: Bro
         "connector_key": "whole",
         "display_name": "Whole",
         "streams": [
-            {**ACCOUNT["streams"][0], "selection": {"fields": False, "resources": False}},
+            {
+                **ACCOUNT["streams"][0],
+                "selection": {"fields": False, "resources": False},
+                "display": {"label": "Everything booked"},
+            },
         ],
     }
     world.declare(document)
     world.connect("cin_whole", "whole", "Whole account")
 
-    page = alice.press(who(alice, "Whole account"))
-    form = page.form
-    form.tick("Your transactions")
+    form = what(alice, "Whole account")
+    form.tick("Everything booked")
+    page = review(alice, form)
 
     assert "This stream is always shared with all its fields." in page.text
-    assert not [name for name, _ in form.answers if name.endswith(("-chosen", "-record_keys"))]
+    prefix = of(form, "Everything booked", "")
+    chosen = (f"{prefix}chosen", f"{prefix}record_keys")
+    assert not [name for name, _ in form.answers if name in chosen]
     give(alice, form)
     assert len(newest().streams[0]["fields"]) == 6
 
@@ -475,13 +487,13 @@ def test_a_refusal_at_the_last_moment_comes_back_to_the_form_and_nothing_is_writ
 
     form = what(alice, "Bank account")
     form.tick("Your transactions")
-    review = alice.press(form, "review")
+    reviewed = review(alice, form)
     before = counts()
-    monkeypatch.setattr(give_access_pages, "issue", refused)
+    monkeypatch.setattr(give_access_page, "issue", refused)
 
-    page = alice.press(review.form, "issue")
+    page = allow(alice, reviewed.form)
 
-    assert "Step 2 of 3" in page.text
+    assert page.status == 422
     assert "No such connection: cin_bank." in page.text
     assert page.form.is_ticked("Your transactions")
     assert counts() == before

@@ -4,7 +4,7 @@ from evidence.access.quotas import list_quotas
 from evidence.models.grants import Grant
 from tests.access.test_narrowed_meanwhile import narrow_bobs
 from tests.owner.pages.browser import Browser, Form, Page
-from tests.owner.pages.giving import at, bearers, give, what
+from tests.owner.pages.giving import allow, at, bearers, give, review, what
 from tests.world import NOW, World
 
 LIST = "/v1/streams/messages/records"
@@ -64,10 +64,10 @@ def test_access_is_given_with_limits_or_without(world: World, alice: Browser) ->
     form = what(alice, "Bank account")
     form.tick("Your transactions")
     form.tick("my own app")
-    form.fill("max_records_day", "3")
-    review = alice.press(form, "review")
-    assert "Limits 3 records per day" in review.text
-    token = bearers(alice.press(review.form, "issue"))[-1]
+    form.fill("limits-max_records_day", "3")
+    reviewed = review(alice, form)
+    assert "Limit for each source: 3 records per day" in reviewed.text
+    token = bearers(allow(alice, reviewed.form))[-1]
 
     answers = [world.get("/v1/streams/transactions/records", token).status for _ in range(2)]
 
