@@ -5,6 +5,7 @@ contracts can restrict each module.
 """
 
 from evidence.models import accounts as accounts
+from evidence.models import backups as backups
 from evidence.models import connections as connections
 from evidence.models import erasures as erasures
 from evidence.models import events as events

@@ -4,7 +4,7 @@ Uses the text format of COPY under settings that every PostgreSQL since 15 share
 server can load a dump. Excludes derived data, sign-in sessions and pending requests.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -82,7 +82,7 @@ def backup_tables() -> list[Table]:
     return [table for table in tables() if table.name not in EXCLUDED_TABLES]
 
 
-def dump_rows(table: Table) -> Iterator[tuple[bytes, int]]:
+def dump_rows(table: Table) -> Generator[tuple[bytes, int], None, None]:
     """Yield batches of complete rows in COPY format with their row count, in constant memory."""
     statement = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(
         table.column_list, sql.Identifier(table.name)

@@ -1,88 +1,38 @@
 """Backup file format: compressed frames in authenticated chunks (ChaCha20-Poly1305, STREAM).
 
-A file starts with one line that names the format and one with the key parameters. Both enter the
-key derivation, so neither can be changed. Chunks of 64 KiB follow. The nonce of a chunk contains its
-number and whether it is the last, so chunks cannot be reordered, dropped or appended. The key comes
-from a passphrase (scrypt) or a key file, and from a salt, so that no two files share a key.
+A file starts with a header of two lines, which enter the derivation of its key, so that neither can be
+changed (`operations.backup.file_key`). Chunks of 64 KiB follow. The nonce of a chunk contains its
+number and whether it is the last, so chunks cannot be reordered, dropped or appended.
 """
 
-import hashlib
-import secrets
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import IO, Any, NamedTuple
 
 import orjson
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from operations.backup.errors import (
-    DamagedError,
-    NewerFormatError,
-    NotABackupError,
-    TruncatedError,
-    WeakKeyError,
-    WrongKeyError,
-)
+from operations.backup.errors import DamagedError, TruncatedError, WrongKeyError
+from operations.backup.file_key import RECOVERY, Recipient, Secret, new_header, read_header
 
-MAGIC = b"pdpp backup "
-FORMAT_VERSION = 1
 CHUNK_BYTES = 64 * 1024
 TAG_BYTES = 16
-HEADER_LINE_MAX_BYTES = 1_024
-SCRYPT_LOG_N = 16
-"""64 MiB and about 0.2 seconds for each guess."""
-SCRYPT_LOG_N_ALLOWED = range(14, 21)
-PASSPHRASE_MIN_CHARS = 12
-KEY_FILE_MIN_BYTES = 32
 COMPRESSION_LEVEL = 1
 FRAME_MAX_BYTES = 256 * 1024 * 1024
 """Larger than any batch of rows. The key holder could write any length into a file."""
 DECOMPRESS_MAX_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """The secret of a backup. `kind` is `passphrase` or `file`. Raises WeakKeyError if too short."""
-
-    kind: str
-    content: bytes
-
-    def __post_init__(self) -> None:
-        is_passphrase = self.kind == "passphrase"
-        minimum = PASSPHRASE_MIN_CHARS if is_passphrase else KEY_FILE_MIN_BYTES
-        length = len(self.content.decode()) if is_passphrase else len(self.content)
-        if length < minimum:
-            raise WeakKeyError
-
-
-class KeyParameters(NamedTuple):
-    """The parameters of the key derivation."""
-
-    kind: str
-    salt: bytes
-    log_n: int
-
-    @property
-    def header_line(self) -> bytes:
-        members = {"key": self.kind, "salt": self.salt.hex(), "log_n": self.log_n}
-        return orjson.dumps(members) + b"\n"
-
-
 class EncryptedWriter:
     """Encrypts a stream of bytes to `file`. The result is readable only after `close`."""
 
-    def __init__(self, file: IO[bytes], secret: Secret) -> None:
-        parameters = KeyParameters(secret.kind, secrets.token_bytes(16), SCRYPT_LOG_N)
-        header = MAGIC + b"%d\n" % FORMAT_VERSION + parameters.header_line
-        file.write(header)
+    def __init__(self, file: IO[bytes], secret: Secret | Recipient) -> None:
+        self.header, key = new_header(secret)
+        file.write(self.header.lines)
         self._file = file
-        self._cipher = ChaCha20Poly1305(_derive_key(secret, parameters, header))
+        self._cipher = ChaCha20Poly1305(key)
         self._buffer = bytearray()
         self._number = 0
 
@@ -109,17 +59,11 @@ class EncryptedReader:
     """
 
     def __init__(self, file: IO[bytes], secret: Secret) -> None:
-        header = _read_header_line(file)
-        version = header.removeprefix(MAGIC).strip()
-        if not header.startswith(MAGIC) or not version.isdigit():
-            raise NotABackupError
-        if int(version) > FORMAT_VERSION:
-            raise NewerFormatError
-        line = _read_header_line(file)
+        header = read_header(file)
         self._file = file
-        self._cipher = ChaCha20Poly1305(
-            _derive_key(secret, _parse_key_parameters(line), header + line)
-        )
+        self._cipher = ChaCha20Poly1305(header.derive_key(secret))
+        # The seal of a recovery key has shown that the secret is right.
+        self._is_opened = header.kind == RECOVERY
         self._next = file.read(CHUNK_BYTES + TAG_BYTES)
         self._number = 0
         self.is_at_end = False
@@ -134,7 +78,7 @@ class EncryptedReader:
         if chunk is None:
             if last and (not ciphertext or self._decrypt(ciphertext, last=False) is not None):
                 raise TruncatedError
-            raise DamagedError if self._number else WrongKeyError
+            raise DamagedError if self._number or self._is_opened else WrongKeyError
         self._number += 1
         self.is_at_end = last
         return chunk
@@ -148,35 +92,6 @@ class EncryptedReader:
 
 def _nonce(number: int, *, last: bool) -> bytes:
     return number.to_bytes(11) + bytes([last])
-
-
-def _read_header_line(file: IO[bytes]) -> bytes:
-    line = file.readline(HEADER_LINE_MAX_BYTES)
-    if not line.endswith(b"\n"):
-        raise NotABackupError
-    return line
-
-
-def _parse_key_parameters(line: bytes) -> KeyParameters:
-    """Parse the header line, which is not authenticated yet. Raises WrongKeyError."""
-    try:
-        members = orjson.loads(line)
-        salt, kind, log_n = bytes.fromhex(members["salt"]), members["key"], members["log_n"]
-    except (KeyError, TypeError, ValueError):
-        raise WrongKeyError from None
-    if type(log_n) is not int or log_n not in SCRYPT_LOG_N_ALLOWED:
-        raise WrongKeyError
-    return KeyParameters(kind, salt, log_n)
-
-
-def _derive_key(secret: Secret, parameters: KeyParameters, header: bytes) -> bytes:
-    material, salt = secret.content, parameters.salt
-    if parameters.kind != secret.kind:
-        raise WrongKeyError
-    if secret.kind == "passphrase":
-        material = Scrypt(salt=salt, length=32, n=2**parameters.log_n, r=8, p=1).derive(material)
-    info = b"pdpp backup" + hashlib.sha256(header).digest()
-    return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(material)
 
 
 class FrameKind(Enum):

@@ -1,23 +1,26 @@
 """Write a consistent snapshot of all tables to an encrypted file while the server runs."""
 
+import contextlib
 import os
 import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from django.conf import settings
 
 from evidence.access.crypto import keys_for
 from evidence.models.accounts import OWNER_ID
 from evidence.storing.table_copy import Table, backup_tables, dump_rows, server_version, snapshot
-from operations.backup.archive import EncryptedWriter, FrameKind, FrameWriter, Secret
+from operations.backup.archive import EncryptedWriter, FrameKind, FrameWriter
 from operations.backup.errors import BackupExistsError
+from operations.backup.file_key import FileHeader, Recipient, Secret
 from operations.backup.sample_answers import ledger_heads, sample_answers
 
+Result = TypeVar("Result")
 Migrations = Collection[tuple[str, str]]
 ReportTable = Callable[[str, int], object]
 """Takes the name of a table and its number of rows after the table is done."""
@@ -31,34 +34,54 @@ class BackupSummary:
     size_bytes: int
     answers: int
     chains: int
+    header: FileHeader
+
+    @property
+    def rows(self) -> int:
+        return sum(self.counts.values())
 
 
 def back_up(
     path: Path,
-    secret: Secret,
+    secret: Secret | Recipient,
     *,
     migrations: Migrations,
     with_keys: bool,
     now: datetime,
     on_table: ReportTable = lambda name, rows: None,
-) -> BackupSummary:
-    """Write a new backup file, which appears only when it is complete.
+) -> Generator[None, None, BackupSummary]:
+    """Write a new backup file in steps. It appears only when it is complete.
 
-    Call it outside of any transaction. Raises BackupExistsError, OSError and DatabaseError.
+    Run it outside of any transaction, and end it by closing the generator. Raises BackupExistsError,
+    OSError and DatabaseError.
     """
     if path.exists():
         raise BackupExistsError(str(path))
     with _new_file(path) as file, snapshot():
-        writer = FrameWriter(EncryptedWriter(file, secret))
+        encrypted = EncryptedWriter(file, secret)
+        writer = FrameWriter(encrypted)
         tables = backup_tables()
         manifest = _manifest(tables, migrations, with_keys=with_keys, now=now)
         writer.write_json(FrameKind.MANIFEST, manifest)
-        counts = {table.name: _write_table(writer, table, on_table) for table in tables}
+        counts = {}
+        for table in tables:
+            counts[table.name] = yield from _write_table(writer, table)
+            on_table(table.name, counts[table.name])
         answers, heads = sample_answers(OWNER_ID), ledger_heads(OWNER_ID)
         closing = {"counts": counts, "answers": answers, "ledger_heads": heads}
         writer.write_json(FrameKind.CLOSING, closing)
         writer.close()
-        return BackupSummary(counts, file.tell(), len(answers), len(heads))
+        return BackupSummary(counts, file.tell(), len(answers), len(heads), encrypted.header)
+
+
+def run_to_end(steps: Generator[object, None, Result]) -> Result:
+    """Take all steps at once and return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
 
 
 def key_fingerprints() -> list[str]:
@@ -89,14 +112,15 @@ def _keys() -> dict[str, object]:
     return {"secret_key": settings.SECRET_KEY, "rotated": rotated}
 
 
-def _write_table(writer: FrameWriter, table: Table, on_table: ReportTable) -> int:
+def _write_table(writer: FrameWriter, table: Table) -> Generator[None, None, int]:
     writer.write_json(FrameKind.TABLE, {"name": table.name})
     total = 0
-    for rows, count in dump_rows(table):
-        writer.write(FrameKind.ROWS, rows)
-        total += count
+    with contextlib.closing(dump_rows(table)) as batches:
+        for rows, count in batches:
+            writer.write(FrameKind.ROWS, rows)
+            total += count
+            yield
     writer.write_json(FrameKind.TABLE_ENDS, {"rows": total})
-    on_table(table.name, total)
     return total
 
 

@@ -12,8 +12,14 @@ class BackupError(Exception):
     next_step: ClassVar[str] = ""
 
     def __init__(self, detail: str = "") -> None:
+        self.detail = detail
         self.message = f"{self.__doc__ or type(self).__name__} {detail}".strip()
         super().__init__(self.message)
+
+    @property
+    def text(self) -> str:
+        """Return the message with the next step."""
+        return f"{self.message} {self.next_step}".strip()
 
 
 class NotABackupError(BackupError):
@@ -27,9 +33,27 @@ class NewerFormatError(BackupError):
 
 
 class WrongKeyError(BackupError):
-    """The passphrase or key file does not open this backup, or its header was changed."""
+    """The passphrase, key file or key does not open this backup, or its header was changed."""
 
-    next_step = "Use the passphrase or key file that the backup was made with."
+    next_step = "Use the one that the backup was made with."
+
+
+class RecoveryWordsError(BackupError):
+    """These words are not a recovery key."""
+
+    next_step = "Compare them with what you wrote down."
+
+
+class OtherRecoveryKeyError(BackupError):
+    """The backup needs another recovery key."""
+
+    next_step = "Use the words of that key, or a backup that was made with this one."
+
+
+class NoRecoveryKeyError(BackupError):
+    """There is no recovery key."""
+
+    next_step = "Create one on the page Backups."
 
 
 class DamagedError(BackupError):
@@ -81,3 +105,91 @@ class BackupExistsError(BackupError):
 
 class RestoreRunningError(BackupError):
     """Another restore into this database is running."""
+
+
+class FolderMissingError(BackupError):
+    """The folder for backups does not exist, or its disk is not mounted:"""
+
+    next_step = "Connect the disk, or choose another folder on the page Backups."
+
+
+class FolderDeniedError(BackupError):
+    """The server may not write into the folder for backups:"""
+
+    next_step = "Give its account write access, or choose another folder on the page Backups."
+
+
+class DiskFullError(BackupError):
+    """The disk of the folder for backups is full:"""
+
+    next_step = "Free some space, or keep fewer backups."
+
+
+class FolderFailedError(BackupError):
+    """The folder for backups cannot be used:"""
+
+    next_step = "Check its disk, or choose another folder on the page Backups."
+
+
+class DatabaseFailedError(BackupError):
+    """The database reported an error while it was backed up."""
+
+    next_step = "See the server's log. The backup is tried again in an hour."
+
+
+class StoreMissingError(BackupError):
+    """The store has no such bucket."""
+
+    next_step = "Create the bucket at your provider, or correct its name on the page Backups."
+
+
+class StoreDeniedError(BackupError):
+    """The store refused the access key."""
+
+    next_step = (
+        "Allow the key to write, list and delete objects of the bucket, or enter another one."
+    )
+
+
+class StoreUnreachableError(BackupError):
+    """The store cannot be reached:"""
+
+    next_step = "Check its address and its certificate. The backup is tried again in an hour."
+
+
+class StoreBlockedError(BackupError):
+    """The store has a private address:"""
+
+    next_step = "If it is in your own network, say so on the page Backups."
+
+
+class StorePlainError(BackupError):
+    """A store outside of your own network needs an https address."""
+
+
+class StoreFailedError(BackupError):
+    """The store reported an error:"""
+
+    next_step = "The backup is tried again in an hour."
+
+
+class StoreExtraMissingError(BackupError):
+    """Stores need the package boto3, which is not installed."""
+
+    next_step = "Run: pip install -r requirements-s3.txt"
+
+
+class StoreSealedError(BackupError):
+    """The secret key of the store was encrypted with another key of this installation."""
+
+    next_step = "Enter it again on the page Backups."
+
+
+class BackupMissingError(BackupError):
+    """The backup is no longer where it was stored:"""
+
+    next_step = "Use another backup."
+
+
+class DrillFailedError(BackupError):
+    """The drill failed; the detail is the message of the restore."""

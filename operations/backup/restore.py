@@ -10,9 +10,9 @@ from django.db import DatabaseError
 from evidence.access.grant_lifecycle import suspend_all
 from evidence.ledger.verification import verify
 from evidence.models.accounts import OWNER_ID
-from evidence.storing import table_copy
+from evidence.storing import backup_plans, table_copy
 from evidence.storing.table_copy import Table
-from operations.backup.archive import EncryptedReader, Frame, FrameKind, Secret, read_frames
+from operations.backup.archive import EncryptedReader, Frame, FrameKind, read_frames
 from operations.backup.dump import ReportTable, key_fingerprints
 from operations.backup.errors import (
     DamagedError,
@@ -23,9 +23,11 @@ from operations.backup.errors import (
     RestoreRunningError,
     SecretKeyDiffersError,
 )
+from operations.backup.file_key import Secret
 from operations.backup.sample_answers import ledger_heads, sample_answers
 
 Migration = tuple[str, str]
+PLAN_TABLE = "evidence_backupplan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,8 @@ class BackupReader:
                 raise DamagedError
             table_copy.reset_sequences()
             paused, ended = suspend_all(now=now)
+            if PLAN_TABLE in counts:  # backups of earlier releases have no plan
+                backup_plans.pause_all()
         return RestoreSummary(counts, paused, ended, closing)
 
     def _load_tables(self, on_table: ReportTable) -> Iterator[tuple[str, int]]:

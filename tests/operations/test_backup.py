@@ -3,11 +3,14 @@
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
 from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -18,14 +21,17 @@ from django.utils import timezone
 
 from evidence.access.grants import resume_client
 from evidence.models.source_accounts import SourceAccount
-from evidence.storing import source_accounts, table_copy
+from evidence.storing import backup_plans, source_accounts, table_copy
 from evidence.storing.blobs import put_blob
 from evidence.storing.declaration_store import declare
 from evidence.storing.table_copy import Table, backup_tables
 from operations import schema_version
-from operations.backup import dump
-from operations.backup.archive import Secret
+from operations.backup import drill, dump
+from operations.backup.drill import scratch_database
+from operations.backup.dump import run_to_end
 from operations.backup.errors import BackupError, MigrationsDifferError, NewerFormatError
+from operations.backup.file_key import Secret
+from operations.backup.recovery_key import RecoveryKey, fingerprint
 from operations.backup.restore import BackupReader
 from tests.ledger.test_record_links import convert_ledger_to_earlier_release
 from tests.storing import processes
@@ -193,8 +199,9 @@ def test_backup_is_a_consistent_snapshot_during_writes(
             writer.join()
 
     secret = Secret("file", key_file.read_bytes())
-    summary = dump.back_up(tmp_path / "one", secret, migrations=schema_version.applied_migrations(),
+    steps = dump.back_up(tmp_path / "one", secret, migrations=schema_version.applied_migrations(),
         with_keys=False, now=NOW, on_table=write_once)  # fmt: skip
+    summary = run_to_end(steps)
     assert summary.counts == before
     assert counts(contents()) != before
     delete_everything()
@@ -226,7 +233,7 @@ def test_damaged_or_foreign_backup_is_rejected(
         content[:middle]: "cut short",
         edited: "changed, damaged",
         content + b"x": "changed, damaged",
-        b"pdpp backup 2" + content[13:]: "newer version",
+        b"pdpp backup 3" + content[13:]: "newer version",
         b"GIF89a": "not a PDPP backup",
         content.replace(b'"log_n":16', b'"log_n":15', 1): "does not open",
     }.items():
@@ -250,7 +257,7 @@ def test_other_migrations_are_rejected(
 ) -> None:
     ours, secret = schema_version.applied_migrations(), Secret("file", key_file.read_bytes())
     file = tmp_path / "other"
-    dump.back_up(file, secret, migrations=change(ours), with_keys=False, now=NOW)
+    run_to_end(dump.back_up(file, secret, migrations=change(ours), with_keys=False, now=NOW))
     with file.open("rb") as opened:
         backup = BackupReader(opened, secret)
         with pytest.raises(fault):
@@ -336,8 +343,8 @@ def test_backup_never_replaces_a_file_or_leaves_a_partial_one(
 
     secret = Secret("file", key_file.read_bytes())
     with pytest.raises(KeyboardInterrupt):
-        dump.back_up(tmp_path / "two", secret, migrations=(), with_keys=False, now=NOW,
-                       on_table=interrupt)  # fmt: skip
+        run_to_end(dump.back_up(tmp_path / "two", secret, migrations=(), with_keys=False, now=NOW,
+                       on_table=interrupt))  # fmt: skip
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.backup", "key"]
 
 
@@ -353,6 +360,7 @@ def test_concurrent_restore_is_refused(filled: World, tmp_path: Path, key_file: 
     assert "no errors" in restore(file, key_file)
 
 
+@pytest.mark.django_db
 def test_short_passphrases_and_key_files_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,9 +400,10 @@ def test_drill_verifies_an_older_backup_and_drops_its_database(
     }
     with monkeypatch.context() as patch:
         patch.setattr(dump, "backup_tables", older_backup_tables)
-        dump.back_up(file, Secret("passphrase", passphrase.encode()), migrations=older,
-                       with_keys=False, now=NOW)  # fmt: skip
+        run_to_end(dump.back_up(file, Secret("passphrase", passphrase.encode()), migrations=older,
+                       with_keys=False, now=NOW))  # fmt: skip
     monkeypatch.setattr("sys.stdin", StringIO(f"{passphrase}\n"))
+    monkeypatch.setattr(drill, "PREFIX", prefix := f"pdpp_drill_of_{os.getpid()}_")
     call_command("drill", file, stdout=output)
     assert "The backup is valid." in output.getvalue()
     assert re.search(r"Answers: (\d\d) of \1 equal those at backup time", output.getvalue())
@@ -402,22 +411,94 @@ def test_drill_verifies_an_older_backup_and_drops_its_database(
     with pytest.raises(CommandError, match="does not open this backup"):
         call_command("drill", file, stdout=output)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_database WHERE datname LIKE 'pdpp\\_drill%'")
+        cursor.execute("SELECT count(*) FROM pg_database WHERE starts_with(datname, %s)", [prefix])
         assert cursor.fetchone() == (0,)
     assert filled.get(LIST, "bob").status == 200
 
 
+WORDS = RecoveryKey(b"0123456789abcdef").words
+
+
+def run_restore(path: Path, words: list[str], var: Path, name: str) -> "tuple[int, str]":
+    """Restore on a machine that has the program and an empty database, and nothing else."""
+    server = urlsplit(os.environ["DATABASE_URL"])
+    process = subprocess.run(
+        [sys.executable, "manage.py", "restore", str(path)],
+        env=os.environ | {
+            "DATABASE_URL": urlunsplit(server._replace(path=f"/{name}")),
+            "PDPP_SECRET_KEY": "a new machine has a key of its own, not ours",
+            "PDPP_VAR": str(var),
+        },
+        input=" ".join(words),
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    return process.returncode, process.stdout + process.stderr
+
+
+def test_words_and_one_file_restore_everything_on_a_new_machine(
+    filled: World, tmp_path: Path, settings: Any
+) -> None:
+    key = RecoveryKey.parse(" ".join(WORDS))
+    backup_plans.save_key(filled.owner_id, key.public_key, now=NOW)
+    file, var = tmp_path / "all.backup", tmp_path / "var"
+    said = back_up(file, None)
+    wrong = [*WORDS[:6], "zoo", *WORDS[7:]]
+
+    with scratch_database(now=timezone.now()) as name:
+        refused = run_restore(file, wrong, var, name)
+        status, output = run_restore(file, WORDS, var, name)
+        again = run_restore(file, WORDS, var, name)
+
+    assert f"The words of recovery key {fingerprint(key.public_key)} open it" in said
+    assert refused[0] == 1
+    assert "Word 7, “zoo”, is wrong." in refused[1]
+    assert status == 0, output
+    assert re.search(r"Answers: (\d\d) of \1 equal those at backup time", output)
+    assert "5 grants were paused" in output
+    assert json.loads((var / "keys.json").read_text())["secret_key"] == settings.SECRET_KEY
+    assert "Set PDPP_SECRET_KEY to it" in output
+    assert "is not empty" in again[1]
+
+
+def test_key_file_and_words_of_another_key_open_no_sealed_backup(
+    filled: World, tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup_plans.save_key(filled.owner_id, RecoveryKey.parse(" ".join(WORDS)).public_key, now=NOW)
+    file = tmp_path / "all.backup"
+    back_up(file, None)
+
+    with pytest.raises(CommandError, match="It needs the words of recovery key"):
+        call_command("drill", file, key_file=key_file)
+    monkeypatch.setattr("sys.stdin", StringIO(" ".join(RecoveryKey(bytes(16)).words)))
+    with pytest.raises(CommandError, match=r"It needs \w{4}-\w{4}; these words are \w{4}-\w{4}"):
+        call_command("drill", file)
+
+
+def test_passphrase_is_asked_for_if_the_owner_says_so(
+    filled: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup_plans.save_key(filled.owner_id, RecoveryKey(bytes(16)).public_key, now=NOW)
+    monkeypatch.setattr("sys.stdin", StringIO("correct horse battery\n"))
+
+    back_up(tmp_path / "all.backup", None, passphrase=True)
+
+    assert b'"key":"passphrase"' in (tmp_path / "all.backup").read_bytes()[:60]
+
+
 MEMORY_SCRIPT = """
 import os, re, pathlib
-from operations.backup.dump import back_up
-from operations.backup.archive import EncryptedReader, Secret, read_frames
+from operations.backup.dump import back_up, run_to_end
+from operations.backup.archive import EncryptedReader, read_frames
+from operations.backup.file_key import Secret
 def memory(name):
     return int(re.search(name + r":\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) // 1024
 secret, path = Secret("file", b"k" * 32), pathlib.Path(sys.argv[1])
 from django.db import connection
 connection.ensure_connection()
 before = memory("VmRSS")
-back_up(path, secret, migrations=(), with_keys=False, now=timezone.now())
+run_to_end(back_up(path, secret, migrations=(), with_keys=False, now=timezone.now()))
 with path.open("rb") as file:
     total = sum(len(frame.content) for frame in read_frames(EncryptedReader(file, secret)))
 print(total // 2**20, memory("VmHWM") - before)

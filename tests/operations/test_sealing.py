@@ -1,5 +1,6 @@
 """Reading a backup file returns exactly the frames that were written, or raises BackupError."""
 
+import secrets
 import zlib
 from io import BytesIO
 
@@ -15,10 +16,17 @@ from operations.backup.archive import (
     Frame,
     FrameKind,
     FrameWriter,
-    Secret,
     read_frames,
 )
-from operations.backup.errors import BackupError, TruncatedError, WrongKeyError
+from operations.backup.errors import (
+    BackupError,
+    DamagedError,
+    OtherRecoveryKeyError,
+    TruncatedError,
+    WrongKeyError,
+)
+from operations.backup.file_key import Recipient, Secret, read_header
+from operations.backup.recovery_key import RecoveryKey, fingerprint
 from operations.backup.restore import BackupReader
 
 KEY = Secret("file", b"k" * 32)
@@ -27,7 +35,7 @@ contents = st.lists(
 )
 
 
-def write_file(frames: list[tuple[FrameKind, bytes]], secret: Secret = KEY) -> bytes:
+def write_file(frames: list[tuple[FrameKind, bytes]], secret: Secret | Recipient = KEY) -> bytes:
     file = BytesIO()
     writer = FrameWriter(EncryptedWriter(file, secret))
     for kind, content in frames:
@@ -136,3 +144,73 @@ def test_only_the_same_passphrase_opens_a_backup() -> None:
     for wrong in (Secret("passphrase", b"Zwoelf Boxkaempfer"), Secret("file", b"k" * 32)):
         with pytest.raises(WrongKeyError):
             read_file(file, wrong)
+
+
+RECOVERY_KEY = RecoveryKey(b"r" * 16)
+RECIPIENT = Recipient(RECOVERY_KEY.public_key)
+ROWS = [(FrameKind.ROWS, bytes(range(256)) * 600), (FrameKind.CLOSING, b"{}")]
+
+
+def unlock(file: bytes, key: RecoveryKey = RECOVERY_KEY) -> Secret:
+    return read_header(BytesIO(file)).unlock(key)
+
+
+def test_only_the_recovery_key_opens_what_its_public_half_sealed() -> None:
+    file = write_file(ROWS, RECIPIENT)
+
+    assert read_header(BytesIO(file)).fingerprint == fingerprint(RECOVERY_KEY.public_key)
+    assert read_file(file, unlock(file)) == ROWS
+    assert write_file(ROWS, RECIPIENT) != file
+    with pytest.raises(OtherRecoveryKeyError, match="another recovery key"):
+        unlock(file, RecoveryKey(b"s" * 16))
+    for wrong in (KEY, Secret("passphrase", b"correct horse battery")):
+        with pytest.raises(WrongKeyError, match="It needs the words of recovery key"):
+            read_file(file, wrong)
+
+
+def test_what_opens_one_file_opens_no_other() -> None:
+    file, other = write_file(ROWS, RECIPIENT), write_file(ROWS, RECIPIENT)
+
+    with pytest.raises(DamagedError):
+        read_file(other, unlock(file))
+
+
+@given(st.data())
+def test_changed_bits_of_a_sealed_file_are_detected(data: st.DataObject) -> None:
+    file = bytearray(write_file(ROWS, RECIPIENT))
+    secret = unlock(bytes(file))
+    at = data.draw(st.one_of(st.integers(0, 400), st.integers(0, len(file) - 1)))
+    file[at] ^= 1 << data.draw(st.integers(0, 7))
+
+    with pytest.raises(BackupError):
+        read_file(bytes(file), secret)
+    with pytest.raises(BackupError):
+        read_file(bytes(file), unlock(bytes(file)))
+
+
+def test_damage_of_a_sealed_file_is_told_from_a_missing_end() -> None:
+    file = write_file([(FrameKind.ROWS, secrets.token_bytes(200_000))], RECIPIENT)
+    head, parts = split_chunks(file)
+    secret = unlock(file)
+
+    assert len(parts) > 1
+    with pytest.raises(BackupError, match="cut short"):
+        read_file(file[:-1], secret)
+    with pytest.raises(TruncatedError):
+        read_file(head + b"".join(parts[:-1]), secret)
+    with pytest.raises(DamagedError):
+        read_file(head + b"".join(parts[:-1]) + bytes(len(parts[-1])), secret)
+
+
+FIRST_RELEASE = (
+    b'pdpp backup 1\n{"key":"file","salt":"73616c7473616c7473616c7473616c74","log_n":16}\n'
+)
+
+
+def test_backup_of_the_first_format_still_opens() -> None:
+    """Its header has another version; nothing else differs."""
+    file = FIRST_RELEASE + bytes.fromhex(
+        "03c35551f2468d84de5948606d51768bfc6c7348ee4aba692e5bb11067dee4"
+    )
+
+    assert read_file(file) == [(FrameKind.CLOSING, b"{}")]

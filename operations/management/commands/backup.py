@@ -8,13 +8,17 @@ from django.db import DatabaseError
 from django.utils import timezone
 from typing_extensions import override
 
+from evidence.models.accounts import OWNER_ID
+from evidence.storing import backup_plans
 from evidence.storing.source_accounts import count_credentials
 from operations import schema_version
 from operations.backup import command_options
-from operations.backup.dump import BackupSummary, back_up
+from operations.backup.dump import BackupSummary, back_up, run_to_end
 from operations.backup.errors import BackupError
+from operations.backup.file_key import Recipient, Secret
 from operations.backup.restore import describe_database_error
 
+NEEDS_KEY = "The words of recovery key {fingerprint} open it, and nothing else."
 REMINDER = {
     True: "The backup contains the secret key: anyone who opens it can create tokens.",
     False: "The backup does not contain the secret key: store PDPP_SECRET_KEY or var/keys.json too.",
@@ -37,6 +41,11 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path, metavar="FILE")
         command_options.add_arguments(parser)
         parser.add_argument(
+            "--passphrase",
+            action="store_true",
+            help="Ask for a passphrase, although there is a recovery key.",
+        )
+        parser.add_argument(
             "--make-key", action="store_true", help="Create the key file first; it must not exist."
         )
         parser.add_argument(
@@ -50,21 +59,32 @@ class Command(BaseCommand):
         try:
             if options["make_key"]:
                 command_options.make_key_file(options["key_file"])
-            summary = back_up(
-                file,
-                command_options.secret(options, new=True),
-                migrations=schema_version.applied_migrations(),
-                with_keys=options["with_keys"],
-                now=timezone.now(),
-                on_table=self._show,
+            secret = self._secret(options)
+            options["with_keys"] |= isinstance(secret, Recipient)
+            summary = run_to_end(
+                back_up(
+                    file,
+                    secret,
+                    migrations=schema_version.applied_migrations(),
+                    with_keys=options["with_keys"],
+                    now=timezone.now(),
+                    on_table=self._show,
+                )
             )
         except BackupError as error:
-            raise CommandError(f"{error.message} {error.next_step}".strip()) from error
+            raise CommandError(error.text) from error
         except OSError as error:
             raise CommandError(f"No backup was made: {error.strerror}: {error.filename}") from error
         except DatabaseError as error:
             raise CommandError(f"No backup was made. {describe_database_error(error)}") from error
         self._report(file, summary, options)
+
+    def _secret(self, options: dict[str, Any]) -> Secret | Recipient:
+        """Return the public half of the recovery key, unless the options name something else."""
+        plan = backup_plans.get_plan(OWNER_ID)
+        if plan.public_key is None or options["passphrase"] or options["key_file"] is not None:
+            return command_options.new_secret(options)
+        return Recipient(bytes(plan.public_key))
 
     def _show(self, name: str, rows: int) -> None:
         if rows:
@@ -72,10 +92,12 @@ class Command(BaseCommand):
 
     def _report(self, file: Path, summary: BackupSummary, options: dict[str, Any]) -> None:
         self.stdout.write(
-            f"{file}: {sum(summary.counts.values()):,} rows of {len(summary.counts)} tables,"
+            f"{file}: {summary.rows:,} rows of {len(summary.counts)} tables,"
             f" {summary.size_bytes:,} bytes, with {summary.answers} sample answers and {summary.chains}"
             " ledger chain heads for verification."
         )
+        if summary.header.fingerprint:
+            self.stdout.write(NEEDS_KEY.format(fingerprint=summary.header.fingerprint))
         self.stdout.write(REMINDER[options["with_keys"]])
         if count := count_credentials():
             self.stdout.write(CREDENTIALS[options["with_keys"]].format(count=count))

@@ -15,6 +15,7 @@ from evidence.storing.table_copy import analyze
 from operations import key_file, schema_version
 from operations.backup import command_options
 from operations.backup.errors import BackupError
+from operations.backup.file_key import RECOVERY
 from operations.backup.restore import (
     BackupReader,
     RestoreSummary,
@@ -42,6 +43,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE")
         command_options.add_arguments(parser)
+        command_options.add_opened(parser)
         parser.add_argument("--json", action="store_true", help="Print the verification as JSON.")
         key_options = parser.add_mutually_exclusive_group()
         key_options.add_argument(
@@ -56,11 +58,14 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, file: Path, **options: Any) -> None:
         try:
+            secret = command_options.read_secret(file, options)
+            # Words open what restores everything, as the page Backups promises.
+            if secret.kind == RECOVERY and not options["without_the_key"]:
+                options["with_keys"] = True
             with file.open("rb") as opened:
-                backup = BackupReader(opened, command_options.secret(options, new=False))
-                summary = self._restore(backup, options)
+                summary = self._restore(BackupReader(opened, secret), options)
         except BackupError as error:
-            raise CommandError(f"{error.message} {error.next_step}".strip()) from error
+            raise CommandError(error.text) from error
         except OSError as error:
             raise CommandError(f"{error.strerror}: {error.filename}") from error
         except DatabaseError as error:
@@ -107,7 +112,8 @@ class Command(BaseCommand):
     def _save_key(self) -> None:
         keys = {"secret_key": settings.SECRET_KEY, "rotated": settings.PDPP_ROTATED_KEYS}
         path = key_file.write_keys(settings.PDPP_VAR, keys)
-        set_it = "" if settings.EMBEDDED else SET_KEY
+        is_set = settings.PDPP_SECRET_KEY == settings.SECRET_KEY
+        set_it = "" if is_set or (settings.EMBEDDED and not settings.PDPP_SECRET_KEY) else SET_KEY
         self.stderr.write(KEY_SAVED.format(path=path, set_it=set_it))
 
 

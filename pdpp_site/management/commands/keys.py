@@ -10,7 +10,7 @@ from typing_extensions import override
 from evidence.events.messages import reencrypt_secrets
 from evidence.ledger import checkpoints
 from evidence.ledger.checkpoints import public_key
-from evidence.storing import notifications, source_accounts
+from evidence.storing import backup_plans, notifications, source_accounts
 from operations import key_file
 from operations.backup.restore import describe_database_error
 from owner import second_factor
@@ -33,6 +33,7 @@ REENCRYPT = (
     second_factor.reencrypt,
     source_accounts.reencrypt,
     notifications.reencrypt,
+    backup_plans.reencrypt,
 )
 """Functions that encrypt or seal stored values again with the current secret."""
 

@@ -1,0 +1,71 @@
+"""When and where to back up, and the copies that were made."""
+
+from django.db import models
+from typing_extensions import override
+
+from evidence.models.accounts import Owner
+
+
+class BackupPlan(models.Model):
+    """The owner's plan for backups.
+
+    ``public_key`` is the public half of the recovery key, whose words nobody but the owner has. Backups
+    are made at ``hour`` (UTC); ``due_at`` is the next one, also of "Back up now". The plan is paused
+    after a restore, since another server may still use the same places. ``store`` describes a bucket,
+    and ``store_secret`` is its encrypted secret key. ``problem`` is the error of the last run.
+    """
+
+    owner = models.OneToOneField(
+        Owner, on_delete=models.CASCADE, primary_key=True, related_name="+"
+    )
+    public_key = models.BinaryField(null=True)
+    key_created_at = models.DateTimeField(null=True)
+    hour = models.PositiveSmallIntegerField(null=True)
+    daily = models.PositiveSmallIntegerField(default=7)
+    weekly = models.PositiveSmallIntegerField(default=4)
+    monthly = models.PositiveSmallIntegerField(default=12)
+    folder = models.TextField(default="")
+    store = models.JSONField(null=True)
+    store_secret = models.BinaryField(null=True)
+    due_at = models.DateTimeField(null=True)
+    is_paused = models.BooleanField(default=False)
+    problem = models.JSONField(null=True)
+
+    unscoped = models.Manager["BackupPlan"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    @override
+    def __str__(self) -> str:
+        return f"backups of {self.owner_id}"
+
+
+class BackupCopy(models.Model):
+    """One backup file in one place: a folder, or the address of a bucket.
+
+    ``sealed`` is the secret of the file, which the recovery key ``fingerprint`` opens. ``drill_secret``
+    is that secret, encrypted with the installation's key, while a drill waits or runs.
+    """
+
+    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
+    name = models.TextField()
+    place = models.TextField()
+    made_at = models.DateTimeField()
+    size_bytes = models.BigIntegerField()
+    rows = models.BigIntegerField()
+    fingerprint = models.TextField()
+    sealed = models.BinaryField()
+    drill_secret = models.BinaryField(null=True)
+    drilled_at = models.DateTimeField(null=True)
+    drill_problem = models.TextField(default="")
+
+    unscoped = models.Manager["BackupCopy"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        indexes = [models.Index(fields=["owner", "made_at"], name="backup_copy_in_time")]
+
+    @override
+    def __str__(self) -> str:
+        return self.name

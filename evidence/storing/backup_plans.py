@@ -1,0 +1,148 @@
+"""Store the plan for backups and the copies that were made, and encrypt the secrets of both."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from django.db import transaction
+
+from evidence.access import crypto
+from evidence.models.backups import BackupCopy, BackupPlan
+
+STORE_SECRET = "backup store"  # noqa: S105 - a purpose
+DRILL_SECRET = "backup drill"  # noqa: S105 - a purpose
+
+
+class SealedError(Exception):
+    """The secret is missing, or was encrypted with another key."""
+
+
+def get_plan(owner_id: str) -> BackupPlan:
+    """Return the plan; one that was never saved has neither key nor schedule."""
+    return BackupPlan.unscoped.filter(pk=owner_id).first() or BackupPlan(owner_id=owner_id)
+
+
+def due_plan(*, now: datetime) -> BackupPlan | None:
+    rows = BackupPlan.unscoped.filter(due_at__lte=now, public_key__isnull=False)
+    return rows.first()
+
+
+def next_due(hour: int, *, after: datetime) -> datetime:
+    """Return the next time with this hour in UTC."""
+    at = after.replace(hour=hour, minute=0, second=0, microsecond=0)
+    return at if at > after else at + timedelta(days=1)
+
+
+def save_key(owner_id: str, public_key: bytes, *, now: datetime) -> None:
+    """Seal later backups to this key. Earlier ones keep theirs."""
+    values = {"public_key": public_key, "key_created_at": now}
+    BackupPlan.unscoped.update_or_create(owner_id=owner_id, defaults=values)
+
+
+def save_schedule(owner_id: str, values: Mapping[str, Any], *, now: datetime) -> None:
+    """Save the schedule and the folder, and end a pause after a restore."""
+    hour = values["hour"]
+    due_at = None if hour is None else next_due(hour, after=now)
+    defaults = {**values, "due_at": due_at, "is_paused": False, "problem": None}
+    BackupPlan.unscoped.update_or_create(owner_id=owner_id, defaults=defaults)
+
+
+def save_store(owner_id: str, store: Mapping[str, Any] | None, secret: str | None) -> None:
+    """Save the store, or remove it. Without a secret, the stored one stays."""
+    values: dict[str, Any] = {"store": store, "problem": None}
+    if store is None:
+        values["store_secret"] = None
+    elif secret is not None:
+        values["store_secret"] = _encrypt(secret, STORE_SECRET, owner_id)
+    BackupPlan.unscoped.update_or_create(owner_id=owner_id, defaults=values)
+
+
+def open_store_secret(plan: BackupPlan) -> str:
+    """Decrypt the secret key of the store. Raises SealedError."""
+    return _decrypt(plan.store_secret, STORE_SECRET, plan.owner_id)
+
+
+def back_up_now(owner_id: str, *, now: datetime) -> None:
+    BackupPlan.unscoped.filter(pk=owner_id).update(due_at=now)
+
+
+def finish_run(plan: BackupPlan, *, due_at: datetime | None, problem: object) -> None:
+    """Save the outcome of a run, unless the owner asked for another one meanwhile."""
+    rows = BackupPlan.unscoped.filter(pk=plan.pk)
+    rows.update(problem=problem)
+    rows.filter(due_at=plan.due_at).update(due_at=due_at)
+
+
+def pause_all() -> None:
+    """Pause the schedules after a restore: rotation would delete backups of the other server."""
+    BackupPlan.unscoped.update(due_at=None, is_paused=True)
+    BackupCopy.unscoped.update(drill_secret=None)
+
+
+def list_copies(owner_id: str, *, place: str | None = None) -> Sequence[BackupCopy]:
+    """Return the copies, or those in one place, latest first."""
+    rows = BackupCopy.unscoped.filter(owner_id=owner_id).order_by("-made_at", "-pk")
+    return list(rows if place is None else rows.filter(place=place))
+
+
+def find_copy(number: int, *, owner_id: str) -> BackupCopy | None:
+    return BackupCopy.unscoped.filter(pk=number, owner_id=owner_id).first()
+
+
+def add_copy(owner_id: str, values: Mapping[str, Any]) -> BackupCopy:
+    return BackupCopy.unscoped.create(owner_id=owner_id, **values)
+
+
+def delete_copy(copy: BackupCopy) -> None:
+    BackupCopy.unscoped.filter(pk=copy.pk).delete()
+
+
+def request_drill(copy: BackupCopy, secret: bytes) -> None:
+    """Have a background job drill a copy, with the secret of this file."""
+    sealed = _encrypt(secret.hex(), DRILL_SECRET, str(copy.pk))
+    BackupCopy.unscoped.filter(pk=copy.pk).update(drill_secret=sealed)
+
+
+def requested_drills() -> Sequence[BackupCopy]:
+    return list(BackupCopy.unscoped.filter(drill_secret__isnull=False).order_by("pk"))
+
+
+def open_drill_secret(copy: BackupCopy) -> bytes:
+    """Decrypt the secret of the file. Raises SealedError."""
+    return bytes.fromhex(_decrypt(copy.drill_secret, DRILL_SECRET, str(copy.pk)))
+
+
+def finish_drill(copy: BackupCopy, *, problem: str, now: datetime) -> None:
+    rows = BackupCopy.unscoped.filter(pk=copy.pk)
+    rows.update(drill_secret=None, drilled_at=now, drill_problem=problem)
+
+
+@transaction.atomic
+def reencrypt() -> int:
+    """Encrypt the secrets of stores with the current key, and return their number.
+
+    One that cannot be decrypted stays unchanged. Waiting drills are to be asked for again.
+    """
+    count = 0
+    for plan in BackupPlan.unscoped.select_for_update().filter(store_secret__isnull=False):
+        with contextlib.suppress(SealedError):
+            plan.store_secret = _encrypt(open_store_secret(plan), STORE_SECRET, plan.owner_id)
+            plan.save(update_fields=["store_secret"])
+            count += 1
+    BackupCopy.unscoped.update(drill_secret=None)
+    return count
+
+
+def _encrypt(secret: str, purpose: str, bound_to: str) -> bytes:
+    return crypto.encrypt(secret.encode(), purpose=purpose, bound_to=bound_to)
+
+
+def _decrypt(sealed: bytes | memoryview | None, purpose: str, bound_to: str) -> str:
+    if sealed is None:
+        raise SealedError
+    try:
+        return crypto.decrypt(bytes(sealed), purpose=purpose, bound_to=bound_to).decode()
+    except (InvalidTag, ValueError):
+        raise SealedError from None
