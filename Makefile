@@ -12,6 +12,7 @@
 # make office    read the text of Word, Excel, PowerPoint and OpenDocument files in imports
 # make ocr       recognize the text of scans and pictures in imports
 # make outlook   read data files of Outlook (.pst, .ost) in imports
+# make s3        keep backups in a store that speaks the protocol of Amazon S3
 # make semantic  install semantic and hybrid search: a model that runs without a network
 # make telemetry  install the OpenTelemetry exporter (PDPP_TELEMETRY)
 # make non-interference  compare all responses before and after 10,000 changes that the grant hides;
@@ -41,7 +42,7 @@ PIP := 26.3
 # Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook relevance semantic run sign-in sync-large telemetry test slow fast mutants check format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook relevance s3 semantic run sign-in sync-large telemetry test slow fast mutants check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -120,6 +121,8 @@ ocr: .venv/ocr
 
 outlook: .venv/outlook
 
+s3: .venv/s3
+
 semantic: .venv/semantic
 
 telemetry: .venv/telemetry
@@ -165,7 +168,11 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-outlook.txt
 	touch $@
 
-.venv/development: pyproject.toml .venv/semantic .venv/telemetry .venv/ocr .venv/office .venv/outlook
+.venv/s3: requirements-s3.txt .venv/runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-s3.txt
+	touch $@
+
+.venv/development: pyproject.toml .venv/s3 .venv/semantic .venv/telemetry .venv/ocr .venv/office .venv/outlook
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
 	touch $@
 

@@ -41,7 +41,7 @@ STARTERS = {
     ],
     "mcp_adapter": ["test_stdio.py"],
     "operations": [
-        "test_access_log.py", "test_backup.py", "test_doctor.py", "test_embedded_postgres.py",
+        "test_access_log.py", "test_backup.py", "test_backup_schedule.py", "test_doctor.py", "test_embedded_postgres.py",
         "test_erasing_killed.py", "test_health.py", "test_metrics.py",
         "test_nothing_personal_in_the_log.py", "test_notifications.py", "test_session_store.py",
         "test_telemetry.py",

@@ -20,6 +20,7 @@ from importers.core.sandbox_process import (
     warn_of_missing,
 )
 from importers.core.source import Container, InstalledSource, ProblemCode, SourceError
+from importers.core.source_http import tls_context
 from importers.core.text import replace_unstorable
 
 PROGRAM = Path(__file__).with_name("source_worker.py")
@@ -254,6 +255,23 @@ def connect_filtered(host: str, port: int, *, private: bool) -> socket.socket:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connected
     raise SourceError(ProblemCode.UNREACHABLE, f"{host[:200]}:{port}")
+
+
+class ServerNetwork:
+    """The network of the server itself, for libraries: every connection goes through the filter."""
+
+    def __init__(self, *, allows_private: bool, seconds: float, allows_plain: bool = False) -> None:
+        self._allows_private = allows_private
+        self._allows_plain = allows_plain
+        self._seconds = seconds
+        self.tls = tls_context()
+
+    def connect(self, host: str, port: int, *, is_encrypted: bool = True) -> socket.socket:
+        if not is_encrypted and not self._allows_plain:
+            raise SourceError(ProblemCode.NO_TLS)
+        connected = connect_filtered(host, port, private=self._allows_private)
+        connected.settimeout(self._seconds)
+        return self.tls.wrap_socket(connected, server_hostname=host) if is_encrypted else connected
 
 
 def _resolves(host: str, port: int) -> bool:

@@ -4,7 +4,6 @@ The client secret and the refresh token stay in this process: a source gets the 
 """
 
 import re
-import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,8 +19,8 @@ from evidence.advisory_locks import exclusive
 from evidence.models.source_accounts import SourceAccount
 from evidence.storing import source_accounts
 from importers.core.source import ProblemCode, SourceError
-from importers.core.source_http import HttpClient, HttpResponse, TooLargeError, tls_context
-from importers.core.source_process import connect_filtered
+from importers.core.source_http import HttpClient, HttpResponse, TooLargeError
+from importers.core.source_process import ServerNetwork
 
 SETTING = "oauth"
 """The setting with the addresses, the client and the scope of an account that signs in this way."""
@@ -68,21 +67,6 @@ PROVIDERS = {
     ),
     "other": SignInProvider("another provider"),
 }
-
-
-class _ServerNetwork:
-    """The network of this process: connects through the filter of sources."""
-
-    def __init__(self, *, allows_private: bool) -> None:
-        self._allows_private = allows_private
-        self.tls = tls_context()
-
-    def connect(self, host: str, port: int, *, is_encrypted: bool = True) -> socket.socket:
-        if not is_encrypted:
-            raise SourceError(ProblemCode.NO_TLS)
-        connected = connect_filtered(host, port, private=self._allows_private)
-        connected.settimeout(ANSWER_SECONDS)
-        return self.tls.wrap_socket(connected, server_hostname=host)
 
 
 def authorization_url(
@@ -194,7 +178,9 @@ def _request_token(
 def _post(settings: Mapping[str, Any], body: str) -> HttpResponse:
     """Send a request to the token address, and to no other host. Raises ``SourceError``."""
     url = settings[SETTING]["token_url"]
-    network = _ServerNetwork(allows_private=bool(settings.get("allows_private")))
+    network = ServerNetwork(
+        allows_private=bool(settings.get("allows_private")), seconds=ANSWER_SECONDS
+    )
     headers = {
         "Content-Type": "application/x-www-form-urlencoded",
         "Accept": "application/json",

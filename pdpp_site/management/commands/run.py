@@ -32,6 +32,7 @@ from operations import (
     schema_version,
     tracer,
 )
+from operations.backup import schedule
 from operations.demo_data import DemoTokens
 from operations.notifications import delivery
 from owner.accounts import setup_link
@@ -48,6 +49,7 @@ JOBS = (
     (background_jobs.erasures, background_jobs.PAUSE_SECONDS),
     (background_jobs.upkeep, background_jobs.UPKEEP_SECONDS),
     (delivery.notifications, delivery.INTERVAL_SECONDS),
+    (schedule.backups, schedule.CHECK_SECONDS),
 )
 """Jobs that one process at a time runs repeatedly, with the pause between runs in seconds."""
 

@@ -1,0 +1,214 @@
+"""Make the backups that are due, rotate them, and run the drills that the owner asked for."""
+
+import contextlib
+import errno
+import re
+import tempfile
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from django.conf import settings
+from django.db import DatabaseError
+from django.utils import timezone
+
+from evidence.models.backups import BackupCopy, BackupPlan
+from evidence.storing import backup_plans
+from operations import schema_version
+from operations.backup import store
+from operations.backup.drill import drill
+from operations.backup.dump import BackupSummary, back_up
+from operations.backup.errors import (
+    BackupError,
+    BackupMissingError,
+    DatabaseFailedError,
+    DiskFullError,
+    DrillFailedError,
+    FolderDeniedError,
+    FolderFailedError,
+    FolderMissingError,
+)
+from operations.backup.file_key import RECOVERY, Recipient, Secret
+from operations.backup.restore import describe_database_error
+from operations.backup.rotation import expired
+
+CHECK_SECONDS = 5.0
+"""Pause between two looks at the plan, and so the delay of "Back up now"."""
+RETRY = timedelta(hours=1)
+NAME = "pdpp-{at:%Y-%m-%dT%H%M%SZ}.backup"
+DRAFT = re.compile(r"\.pdpp-\d{4}-\d\d-\d\dT\d{6}Z\.backup\.[0-9a-f]{8}")
+DRAFT_SECONDS = 86_400.0
+"""Older drafts are of a process that was killed."""
+FOLDER_ERRORS: dict[int, type[BackupError]] = {
+    errno.ENOSPC: DiskFullError,
+    errno.EDQUOT: DiskFullError,
+    errno.ENOENT: FolderMissingError,
+    errno.ENOTDIR: FolderMissingError,
+    errno.EACCES: FolderDeniedError,
+    errno.EPERM: FolderDeniedError,
+    errno.EROFS: FolderDeniedError,
+}
+
+DIFFERS = (
+    "Its answers or its ledger differ from those at backup time. Make a new backup, and run a drill"
+    " of it."
+)
+
+Steps = Generator[object, None, None]
+
+
+def backups() -> Iterator[object]:
+    """Make the backup that is due, then run the drills. The function's name is a label in metrics."""
+    plan = backup_plans.due_plan(now=timezone.now())
+    if plan is not None:
+        yield from _run(plan, now=timezone.now())
+    for copy in backup_plans.requested_drills():
+        yield from _drill(copy, now=timezone.now())
+
+
+def folder_error(error: OSError, folder: str) -> BackupError:
+    """Return what an error of the file system means for a folder of backups."""
+    kind = FOLDER_ERRORS.get(error.errno or 0, FolderFailedError)
+    detail = f"{folder} ({error.strerror})." if kind is FolderFailedError else f"{folder}."
+    return kind(detail)
+
+
+def _run(plan: BackupPlan, *, now: datetime) -> Steps:
+    """Back up to every place of the plan, and save the first problem."""
+    problems: list[BackupError] = []
+    try:
+        yield from _back_up(plan, problems, now=now)
+    except DatabaseError as error:
+        problems.append(DatabaseFailedError(describe_database_error(error)))
+    due_at = None
+    if plan.hour is not None and not plan.is_paused:
+        due_at = now + RETRY if problems else backup_plans.next_due(plan.hour, after=now)
+    problem = None
+    if problems:
+        first = problems[0]
+        problem = {"code": type(first).__name__, "text": first.text, "at": now.isoformat()}
+    backup_plans.finish_run(plan, due_at=due_at, problem=problem)
+
+
+def _back_up(plan: BackupPlan, problems: list[BackupError], *, now: datetime) -> Steps:
+    """Write the file once. A folder that fails does not keep the store from its copy."""
+    name = NAME.format(at=now)
+    with contextlib.ExitStack() as stack:
+        made = None
+        if plan.folder:
+            try:
+                path = Path(plan.folder, name)
+                made = path, (yield from _write(plan, path, now=now))
+                _finish_copy(plan, plan.folder, made[1], name=name, now=now)
+            except BackupError as error:
+                problems.append(error)
+            except OSError as error:
+                problems.append(folder_error(error, plan.folder))
+        if plan.store is None:
+            return
+        try:
+            if made is None:
+                path = stack.enter_context(temporary_folder()) / name
+                made = path, (yield from _write(plan, path, now=now))
+            bucket = store.open_store(plan)
+            yield from bucket.put(made[0], name)
+            _finish_copy(plan, bucket.address, made[1], name=name, now=now)
+        except BackupError as error:
+            problems.append(error)
+        except OSError as error:
+            problems.append(folder_error(error, str(settings.PDPP_VAR)))
+
+
+def _write(
+    plan: BackupPlan, path: Path, *, now: datetime
+) -> Generator[object, None, BackupSummary]:
+    """Write a backup that the recovery key opens, with all that a new machine needs."""
+    _delete_old_drafts(path.parent)
+    return (
+        yield from back_up(
+            path,
+            Recipient(bytes(plan.public_key or b"")),
+            migrations=schema_version.applied_migrations(),
+            with_keys=True,
+            now=now,
+        )
+    )
+
+
+def _delete_old_drafts(folder: Path) -> None:
+    for path in folder.iterdir():
+        if DRAFT.fullmatch(path.name) and time.time() - path.stat().st_mtime > DRAFT_SECONDS:
+            path.unlink(missing_ok=True)
+
+
+def _finish_copy(
+    plan: BackupPlan, place: str, summary: BackupSummary, *, name: str, now: datetime
+) -> None:
+    """Add the copy to the list, then delete what the plan no longer keeps in its place."""
+    values = {
+        "name": name,
+        "place": place,
+        "made_at": now,
+        "size_bytes": summary.size_bytes,
+        "rows": summary.rows,
+        "fingerprint": summary.header.fingerprint,
+        "sealed": summary.header.sealed,
+    }
+    backup_plans.add_copy(plan.owner_id, values)
+    if plan.is_paused:
+        return
+    for copy in expired(backup_plans.list_copies(plan.owner_id, place=place), plan):
+        if place == plan.folder:
+            Path(place, copy.name).unlink(missing_ok=True)
+        else:
+            store.open_store(plan).delete(copy.name)
+        backup_plans.delete_copy(copy)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a folder on the disk of PDPP_VAR, where a whole backup has room."""
+    settings.PDPP_VAR.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".backup-", dir=settings.PDPP_VAR) as folder:
+        yield Path(folder)
+
+
+def _drill(copy: BackupCopy, *, now: datetime) -> Steps:
+    """Restore a copy into a scratch database, and save whether it holds."""
+    try:
+        problem = yield from _drill_problem(copy, now=now)
+    except DrillFailedError as error:
+        problem = error.detail
+    except BackupError as error:
+        problem = error.text
+    except OSError as error:
+        problem = folder_error(error, copy.place).text
+    except DatabaseError as error:
+        problem = f"A scratch database cannot be created. {describe_database_error(error)}"
+    backup_plans.finish_drill(copy, problem=problem, now=timezone.now())
+
+
+def _drill_problem(copy: BackupCopy, *, now: datetime) -> Generator[object, None, str]:
+    try:
+        secret = Secret(RECOVERY, backup_plans.open_drill_secret(copy))
+    except backup_plans.SealedError:
+        return "The drill was interrupted. Run it again."
+    with contextlib.ExitStack() as stack:
+        path = Path(copy.place, copy.name)
+        if not is_folder(copy):
+            path = stack.enter_context(temporary_folder()) / copy.name
+            bucket = store.open_store(backup_plans.get_plan(copy.owner_id))
+            if bucket.address != copy.place:
+                raise BackupMissingError(f"{copy.place} is another store.")
+            yield from bucket.get(copy.name, path)
+        if not path.is_file():
+            raise BackupMissingError(f"{path}.")
+        verification = yield from drill(path, secret, with_keys=False, now=now)
+    return "" if verification.holds else DIFFERS
+
+
+def is_folder(copy: BackupCopy) -> bool:
+    """Return whether a copy is in a folder of this machine."""
+    return copy.place.startswith("/")
