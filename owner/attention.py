@@ -11,10 +11,13 @@ from evidence.access.grant_text import format_day
 from evidence.access.owner_notices import ending_grants, refused_calls
 from evidence.access.permission_requests import link_token, open_requests, request_sentence
 from evidence.models.accounts import Client
+from evidence.models.connections import Connection
+from evidence.storing import backup_plans
 from evidence.storing.notifications import list_channels
 from evidence.storing.source_accounts import list_accounts
 from importers.runs.store import stopped_runs
 from importers.sources import status as account_status
+from operations.backup import status as backup_status
 from owner.overview import RECENT
 from owner.text import format_time, pluralize
 
@@ -38,6 +41,7 @@ def attention(owner_id: str, *, now: datetime) -> list[Attention]:
         *_refusals(owner_id, now),
         *_imports(owner_id, now),
         *_live_accounts(owner_id, now),
+        *_backups(owner_id, now),
         *_ending(owner_id, now),
         *_channels(owner_id),
     ]
@@ -84,6 +88,15 @@ def _live_accounts(owner_id: str, now: datetime) -> Iterator[Attention]:
         notice = account_status.notice(account, now=now)
         if notice is not None:
             yield Attention(notice.text, notice.link, reverse("account", args=[account.pk]))
+
+
+def _backups(owner_id: str, now: datetime) -> list[Attention]:
+    """Return problems of backups; demo data alone needs none."""
+    plan, copies = backup_plans.get_plan(owner_id), backup_plans.list_copies(owner_id)
+    if not copies and not Connection.unscoped.filter(owner_id=owner_id, demo=False).exists():
+        return []
+    lines = backup_status.notices(plan, copies, now=now)
+    return [Attention(line, "Backups", reverse("backups")) for line in lines]
 
 
 def _ending(owner_id: str, now: datetime) -> list[Attention]:

@@ -8,11 +8,13 @@ OUTSIDE = frozenset(
     {
         "accounts",
         "activity",
+        "backups",
         "connect",
         "connected-apps",
         "give-access",
         "notifications",
         "refused-calls",
+        "storage",
     }
 )
 
@@ -126,6 +128,8 @@ YOUR_ACCOUNT = (
         "Ask for a code of your phone as well, so that a password alone opens nothing.",
         "second_factor",
     ),
+    Entry("Backups", "Backups on a schedule, and the words that open them.", "backups"),
+    Entry("Storage", "How much each source takes in the database.", "storage"),
     Entry("Accounts", "Who can sign in here.", "auth_user_changelist"),
 )
 SECTIONS = (

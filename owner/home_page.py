@@ -9,6 +9,8 @@ from django.views.decorators.http import require_http_methods
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
 from evidence.models.connections import Connection
+from evidence.storing import backup_plans
+from operations.backup import status
 from operations.demo_data import remove_demo
 from owner.attention import attention
 from owner.overview import RECENT, overview, recent_readings
@@ -26,6 +28,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "overview": overview(gate, now=now),
         "readings": recent_readings(gate, now=now),
         "attention": attention(owner().pk, now=now),
+        "backups": status.latest(backup_plans.list_copies(owner().pk)),
         "days": RECENT.days,
         "today": now.date(),
     }

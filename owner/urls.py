@@ -12,6 +12,13 @@ from owner.activity.activity_page import activity_page
 from owner.activity.export import export
 from owner.activity.reading_page import reading_page
 from owner.activity.refused_page import refused_page
+from owner.backups import (
+    backups_page,
+    drill_page,
+    recovery_key_page,
+    schedule_page,
+    store_page,
+)
 from owner.connect_page import connect, connect_status, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
 from owner.grants.give_access_page import give_access
@@ -37,6 +44,7 @@ from owner.records.people_pages import (
 from owner.records.record_file import record_file
 from owner.records.record_page import record_page
 from owner.records.search_page import search_page
+from owner.storage_page import storage_page
 
 urlpatterns = [
     path(".well-known/oauth-authorization-server", authorization_server),
@@ -70,6 +78,12 @@ urlpatterns = [
     path("notifications", notifications_page, name="notifications"),
     path("notifications/add/<str:transport>", add_channel, name="notification-add"),
     path("settings", preferences, name="preferences"),
+    path("backups", backups_page, name="backups"),
+    path("backups/key", recovery_key_page, name="backup-key"),
+    path("backups/schedule", schedule_page, name="backup-schedule"),
+    path("backups/store", store_page, name="backup-store"),
+    path("backups/<int:number>/drill", drill_page, name="backup-drill"),
+    path("storage", storage_page, name="storage"),
     path("demo/remove", remove_demo_data, name="remove-demo"),
     path("activity", activity_page, name="activity"),
     path("activity/reading", reading_page, name="activity-reading"),

@@ -13,6 +13,7 @@ from evidence.access.grant_text import format_day, join_words
 from evidence.access.owner_notices import ending_grants, new_access, open_alerts
 from evidence.access.permission_requests import open_requests
 from evidence.models.notifications import NotificationKind as Kind
+from evidence.storing import backup_plans
 from evidence.storing.source_accounts import list_accounts
 from importers.runs.store import stopped_runs
 from importers.sources import status
@@ -57,6 +58,11 @@ def current_notices(owner_id: str, *, now: datetime) -> Iterator[Notice]:
     for run in stopped_runs(owner_id, since=now - MAX_AGE):
         text = "An import stopped before its end."
         yield Notice(Kind.FAILED_IMPORT, run.run_id, text, "/admin/evidence/importrun/")
+    if (problem := backup_plans.get_plan(owner_id).problem) is not None:
+        # Once a day for each kind of failure, although the backup is tried every hour.
+        key = f"{problem['code']} {problem['at'][:10]}"
+        text = "A backup failed. The page Backups says why."
+        yield Notice(Kind.FAILED_BACKUP, key, text, "/backups")
     for account in list_accounts(owner_id):
         notice = status.notice(account, now=now)
         if notice is not None and notice.key:

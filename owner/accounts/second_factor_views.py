@@ -43,6 +43,8 @@ class CodeInput(forms.TextInput):
 class CodeForm(forms.Form):
     """A TOTP code or recovery code. `device` is the device that accepted it."""
 
+    throttled = "second factor"
+    wrong = "Wrong or already used code. Enter the current code from your authenticator app."
     code = forms.CharField(
         label="Code",
         max_length=40,
@@ -60,21 +62,21 @@ class CodeForm(forms.Form):
     def clean_code(self) -> str:
         user = self.request.user
         assert isinstance(user, User)  # noqa: S101 - the views require a signed-in account
-        keys = known_browsers.throttle_keys(self.request, user.get_username(), kind="second factor")
+        keys = known_browsers.throttle_keys(self.request, user.get_username(), kind=self.throttled)
         try:
             attempt = sign_in_throttle.record_attempt(*keys, now=timezone.now())
         except sign_in_throttle.ThrottledError as error:
             self.retry_after = error.retry_after
             raise ValidationError(str(error), code="throttled") from None
         code: str = self.cleaned_data["code"]
-        self.device = self.verify(user, code)
-        if self.device is None:
-            raise ValidationError(
-                "Wrong or already used code. Enter the current code from your authenticator app.",
-                code="wrong",
-            )
+        if not self.accepts(user, code):
+            raise ValidationError(self.wrong, code="wrong")
         attempt.succeeded()
         return code
+
+    def accepts(self, user: User, code: str) -> bool:
+        self.device = self.verify(user, code)
+        return self.device is not None
 
     def verify(self, user: User, code: str) -> Device | None:
         return second_factor.verify_code(user, code)
@@ -86,6 +88,29 @@ class EnrolmentForm(CodeForm):
     @override
     def verify(self, user: User, code: str) -> Device | None:
         return second_factor.confirm_enrolment(user, code)
+
+
+class PasswordForm(CodeForm):
+    """The password of an owner without a second factor, asked again before a sensitive change."""
+
+    throttled = "account"
+    wrong = "Wrong password. Passwords are case-sensitive."
+    code = forms.CharField(
+        label="Password",
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password", "autofocus": True}),
+    )
+
+    @override
+    def accepts(self, user: User, code: str) -> bool:
+        return user.check_password(code)
+
+
+def step_up_form(request: HttpRequest) -> CodeForm:
+    """Return the form that an unattended browser cannot answer: a code, or else the password."""
+    is_enrolled = second_factor.is_enrolled(cast("User", request.user))
+    kind = CodeForm if is_enrolled else PasswordForm
+    return kind(request.POST or None, request=request)
 
 
 def mark_verified(request: HttpRequest, device: Device) -> None:

@@ -15,12 +15,14 @@ from evidence.access.grants import GrantRequest, issue, register_client
 from evidence.access.tokens import create_token
 from evidence.models.connections import Connection
 from evidence.models.people import PersonCount
+from evidence.storing import backup_plans
 from operations.notifications.delivery import send_test
 from owner.accounts import setup_link
 from owner.records import people_index
 from tests.browser.chromium import DESKTOP, PHONE, fill, press, resize, wait_for
 from tests.browser.test_owner import question, sign_in
 from tests.operations.notification_receivers import add_channel
+from tests.owner.pages.test_backups import KEY, MADE, add_copy
 from tests.world import BANK, MAIL, PERSONAL, World, mail
 
 pytestmark = pytest.mark.slow
@@ -46,6 +48,12 @@ OWNERS = (
     "/notifications",
     "/notifications/add/mail",
     "/notifications/add/ntfy",
+    "/backups",
+    "/backups/key",
+    "/backups/schedule",
+    "/backups/store",
+    "/backups/{backup}/drill",
+    "/storage",
     "/connect",
     "/connect/doctor",
     "/connected",
@@ -106,6 +114,8 @@ def hostile(served: World) -> dict[str, str]:
     token = create_token(package, resource="/v1", now=timezone.now())
     send_test(add_channel("ntfy", url=f"https://127.0.0.1/{LONG}"), now=timezone.now())
     asked = served.get("/v1/streams/threads/records", token).error["ask_url"].rpartition("/")[2]
+    backup = add_copy(served, name=LONG, place=f"/{LONG}", drill_problem=LONG, drilled_at=MADE).pk
+    backup_plans.save_key(served.owner_id, KEY.public_key, now=timezone.now())
     document = copy.deepcopy(MAIL)
     document["version"] = "1.1.0"
     document["streams"][0]["schema"]["properties"]["thread_id"]["x_pdpp_role"] = "thread"
@@ -122,6 +132,7 @@ def hostile(served: World) -> dict[str, str]:
         "grant": grant.pk,
         "personal": PERSONAL,
         "ask": asked,
+        "backup": str(backup),
     }
 
 

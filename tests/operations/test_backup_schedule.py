@@ -16,6 +16,7 @@ from django.db import connection
 from moto.server import ThreadedMotoServer
 
 from evidence.models.backups import BackupCopy, BackupPlan
+from evidence.models.notifications import NotificationKind
 from evidence.storing import backup_plans
 from operations.backup import archive, drill, schedule, status, store
 from operations.backup.dump import run_to_end
@@ -30,6 +31,7 @@ from operations.backup.errors import (
 from operations.backup.file_key import read_header
 from operations.backup.recovery_key import RecoveryKey, fingerprint
 from operations.backup.rotation import expired
+from operations.notifications.notices import current_notices
 from tests.world import World
 
 KEY = RecoveryKey(b"0123456789abcdef")
@@ -222,6 +224,22 @@ def test_drafts_of_killed_processes_are_deleted_after_a_day(planned: World, fold
 
     assert new.name in names(folder)
     assert old.name not in names(folder)
+
+
+def test_failure_is_announced_once_a_day_without_its_folder(planned: World, folder: Path) -> None:
+    folder.rmdir()
+
+    def announced(now: datetime) -> list[tuple[str, str, str]]:
+        run(now)
+        found = current_notices(planned.owner_id, now=now)
+        return [each[1:] for each in found if each.kind == NotificationKind.FAILED_BACKUP]
+
+    first, second = (announced(START + timedelta(hours=hours)) for hours in (1, 3))
+
+    text = "A backup failed. The page Backups says why."
+    assert first == [("FolderMissingError 2026-11-01", text, "/backups")]
+    assert second == first
+    assert announced(START + timedelta(days=1)) != first
 
 
 def test_late_backup_is_said(planned: World) -> None:

@@ -67,7 +67,7 @@ def test_it_says_what_apps_read_and_not_what_the_owner_read(world: World, home: 
 
 
 def test_it_says_what_needs_attention(world: World, home: Browser) -> None:
-    assert "Needs your attention" not in home.open("/").text
+    assert "Needs your attention There is no backup yet. Backups By conn" in home.open("/").text
     soon = timezone.now() + timedelta(days=3)
     world.grant("eve", GrantRequest(connection_ids=[BANK], streams=[StreamRequest(name="transactions")],
                                     expires_at=soon))  # fmt: skip

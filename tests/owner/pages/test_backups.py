@@ -1,0 +1,236 @@
+"""The page Backups: the key is shown once, the schedule is checked, and a drill takes the words."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from time_machine import Traveller
+
+from evidence.models.backups import BackupCopy, BackupPlan
+from evidence.models.connections import Connection
+from evidence.storing import backup_plans
+from operations.backup.recovery_key import RecoveryKey, fingerprint, seal
+from tests.owner.consent.test_second_factor import enrol
+from tests.owner.pages.browser import Browser, Form, Page
+from tests.world import World
+
+KEY = RecoveryKey(b"0123456789abcdef")
+PASSWORD = "correct horse battery"
+MADE = datetime(2026, 11, 1, 3, tzinfo=UTC)
+
+
+@pytest.fixture
+def alice(world: World) -> Browser:
+    user = User.objects.create_superuser("alice", password=PASSWORD)
+    browser = Browser().sign_in(user)
+    browser.http.defaults["HTTP_ACCEPT"] = "text/html"
+    return browser
+
+
+def form(page: Page) -> Form:
+    """Return the last form of a page that has some."""
+    return [each for each in page.forms if each.method == "POST"][-1]
+
+
+def answer(alice: Browser, address: str, **values: str) -> Page:
+    filled = form(alice.open(address))
+    for name, value in values.items():
+        filled.fill(name, value)
+    return alice.press(filled)
+
+
+def plan(world: World) -> BackupPlan:
+    return backup_plans.get_plan(world.owner_id)
+
+
+def add_copy(world: World, **values: Any) -> BackupCopy:
+    defaults = {
+        "name": "pdpp-2026-11-01T030000Z.backup", "place": "/mnt/none", "made_at": MADE,
+        "size_bytes": 5_000_000, "rows": 1234, "fingerprint": fingerprint(KEY.public_key),
+        "sealed": seal(b"s" * 32, KEY.public_key),
+    }  # fmt: skip
+    return backup_plans.add_copy(world.owner_id, {**defaults, **values})
+
+
+def shown_words(page: Page) -> list[str]:
+    [block] = re.findall(r'<ol class="words">(.*?)</ol>', page.html, re.DOTALL)
+    return re.findall(r"<li>(\w+)</li>", block)
+
+
+@pytest.mark.parametrize(
+    "address", ["/backups", "/backups/key", "/backups/schedule", "/backups/store", "/storage"]
+)
+def test_only_the_owner_opens_the_pages(world: World, address: str) -> None:
+    assert Browser().http.get(address).status_code == 302
+
+
+def test_words_are_shown_once_and_only_their_public_half_is_stored(
+    world: World, alice: Browser
+) -> None:
+    assert "Create a recovery key" in alice.open("/backups").text
+
+    page = answer(alice, "/backups/key", code=PASSWORD)
+
+    words = shown_words(page)
+    key = RecoveryKey.parse(" ".join(words))
+    assert page.headers["Cache-Control"] == "private, no-store"
+    assert bytes(plan(world).public_key or b"") == key.public_key
+    assert fingerprint(key.public_key) in page.text
+    stored = repr(BackupPlan.unscoped.values())
+    assert key.entropy.hex() not in stored
+    assert words[0] not in stored
+    again = alice.open("/backups").html + alice.open("/backups/key").html
+    assert " ".join(words) not in again
+    assert fingerprint(key.public_key) in again
+
+
+def test_key_needs_the_password_and_guesses_are_throttled(world: World, alice: Browser) -> None:
+    page = answer(alice, "/backups/key", code="wrong")
+
+    assert (page.status, page.errors) == (422, ["Wrong password. Passwords are case-sensitive."])
+    for _ in range(20):
+        page = answer(alice, "/backups/key", code="wrong")
+    assert page.status == 429
+    assert plan(world).public_key is None
+
+
+def test_key_needs_a_code_if_there_is_a_second_factor(
+    world: World, time_machine: Traveller
+) -> None:
+    time_machine.move_to(MADE, tick=False)
+    user = User.objects.create_superuser("alice", password=PASSWORD)
+    browser, [code, *_] = enrol(user, time_machine)
+
+    refused = browser.post("/backups/key", {"code": PASSWORD})
+    shown = browser.post("/backups/key", {"code": code})
+
+    assert refused.status_code == 422
+    assert shown.status_code == 200
+    assert shown.content.decode().count("<li>") >= 12
+    assert plan(world).public_key is not None
+
+
+def test_another_key_replaces_the_first_for_later_backups(world: World, alice: Browser) -> None:
+    backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
+    add_copy(world)
+
+    page = alice.open("/backups/key")
+    assert "Earlier backups still need the earlier words" in page.text
+    answer(alice, "/backups/key", code=PASSWORD)
+
+    assert bytes(plan(world).public_key or b"") != KEY.public_key
+    listed = alice.open("/backups").text
+    assert f"Opens with recovery key {fingerprint(KEY.public_key)}" in listed
+
+
+def test_schedule_is_saved_and_shown(world: World, alice: Browser, tmp_path: Path) -> None:
+    backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
+
+    page = answer(alice, "/backups/schedule", folder=f"{tmp_path}/", hour="3", daily="5")
+
+    assert page.address == "/backups"
+    assert "5 daily, 4 weekly, 12 monthly" in page.text
+    assert str(tmp_path) in page.text
+    saved = plan(world)
+    assert saved.hour == 3
+    assert saved.due_at is not None
+    assert saved.due_at > timezone.now()
+    page = alice.press(form(page))
+    assert "A backup starts within a few seconds." in page.text
+    assert "starts in a moment" in page.text
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        ("backups", "Enter the full path, beginning with /."),
+        ("/mnt/none", "does not exist, or its disk is not mounted: /mnt/none. Connect the disk"),
+        ("/etc/passwd", "does not exist, or its disk is not mounted: /etc/passwd"),
+        ("/sys", "The server may not write into the folder for backups: /sys. Give its account"),
+    ],
+)
+def test_unusable_folder_is_refused(
+    world: World, alice: Browser, folder: str, message: str
+) -> None:
+    page = answer(alice, "/backups/schedule", folder=folder, hour="3")
+
+    assert message in " ".join(page.errors)
+    assert plan(world).folder == ""
+
+
+def test_backup_needs_a_key_and_a_place(world: World, alice: Browser) -> None:
+    backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
+
+    page = alice.press(form(alice.open("/backups")))
+
+    assert "choose a folder or a store first" in page.text
+    assert plan(world).due_at is None
+
+
+def test_store_is_tried_before_it_is_saved(world: World, alice: Browser) -> None:
+    values = {"region": "us-east-1", "bucket": "safe", "access_key": "a", "secret": "b"}
+
+    page = answer(alice, "/backups/store", url="https://127.0.0.1:1", **values)
+    assert "The store has a private address: 127.0.0.1." in page.text
+    page = answer(alice, "/backups/store", url="ftp://x", **values)
+
+    assert page.errors == ["Enter an address that begins with https://."]
+    assert 'value="b"' not in page.html
+    assert plan(world).store is None
+
+
+def test_drill_takes_the_words_and_stores_none(world: World, alice: Browser) -> None:
+    backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
+    copy = add_copy(world)
+    words = KEY.words
+    wrong = " ".join([*words[:3], "zoo", *words[4:]])
+    other = " ".join(RecoveryKey(bytes(16)).words)
+
+    first, second = (
+        answer(alice, f"/backups/{copy.pk}/drill", words=said) for said in (wrong, other)
+    )
+    page = answer(alice, f"/backups/{copy.pk}/drill", words=" ".join(words))
+
+    assert "Word 4, “zoo”, is wrong." in first.errors[0]
+    assert "The backup needs another recovery key." in second.errors[0]
+    assert "The drill starts within a few seconds." in page.text
+    assert "A drill is running." in page.text
+    copy.refresh_from_db()
+    assert backup_plans.open_drill_secret(copy) == b"s" * 32
+    assert alice.open("/backups/999999/drill").status == 404
+
+
+def test_copies_say_what_is_missing_and_what_a_drill_found(world: World, alice: Browser) -> None:
+    backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
+    copy = add_copy(world)
+    backup_plans.finish_drill(copy, problem="The file is damaged.", now=MADE)
+
+    page = alice.open("/backups")
+
+    assert "The last drill failed. The file is damaged." in page.text
+    assert "This file is no longer in the folder" in page.text
+    assert "Last drill never" in page.text
+    backup_plans.finish_drill(copy, problem="", now=MADE + timedelta(hours=1))
+    assert "Last drill 1 November 2026, 04:00 UTC" in alice.open("/backups").text
+
+
+def test_home_says_the_last_backup_and_drill_and_what_failed(world: World, alice: Browser) -> None:
+    page = alice.open("/")
+    assert "Last backup: never. Last drill: never." in page.text
+    assert "There is no backup yet." in page.text
+
+    Connection.unscoped.update(demo=True)
+    assert "There is no backup yet." not in alice.open("/").text
+    copy = add_copy(world)
+    backup_plans.finish_drill(copy, problem="", now=MADE)
+    backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
+    problem = {"code": "DiskFullError", "text": "The disk is full.", "at": MADE.isoformat()}
+    backup_plans.finish_run(plan(world), due_at=None, problem=problem)
+
+    page = alice.open("/")
+    assert "Last backup: 1 November 2026, 03:00. Last drill: 1 November 2026, 03:00." in page.text
+    assert "The last backup failed. The disk is full. Backups" in page.text
