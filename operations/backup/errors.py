@@ -131,10 +131,10 @@ class FolderFailedError(BackupError):
     next_step = "Check its disk, or choose another folder on the page Backups."
 
 
-class DatabaseFailedError(BackupError):
-    """The database reported an error while it was backed up."""
+class StoppedError(BackupError):
+    """The backup or drill stopped with an unexpected error:"""
 
-    next_step = "See the server's log. The backup is tried again in an hour."
+    next_step = "See the server's log. A backup is tried again in an hour."
 
 
 class StoreMissingError(BackupError):

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import logging
 import re
 import tempfile
 import time
@@ -23,16 +24,18 @@ from operations.backup.dump import BackupSummary, back_up
 from operations.backup.errors import (
     BackupError,
     BackupMissingError,
-    DatabaseFailedError,
     DiskFullError,
     DrillFailedError,
     FolderDeniedError,
     FolderFailedError,
     FolderMissingError,
+    StoppedError,
 )
 from operations.backup.file_key import RECOVERY, Recipient, Secret
 from operations.backup.restore import describe_database_error
 from operations.backup.rotation import expired
+
+logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
 """Pause between two looks at the plan, and so the delay of "Back up now"."""
@@ -80,8 +83,8 @@ def _run(plan: BackupPlan, *, now: datetime) -> Steps:
     problems: list[BackupError] = []
     try:
         yield from _back_up(plan, problems, now=now)
-    except DatabaseError as error:
-        problems.append(DatabaseFailedError(describe_database_error(error)))
+    except Exception as error:  # noqa: BLE001 - or it would start again at once
+        problems.append(_unexpected(error))
     due_at = None
     if plan.hour is not None and not plan.is_paused:
         due_at = now + RETRY if problems else backup_plans.next_due(plan.hour, after=now)
@@ -185,8 +188,8 @@ def _drill(copy: BackupCopy, *, now: datetime) -> Steps:
         problem = error.text
     except OSError as error:
         problem = folder_error(error, copy.place).text
-    except DatabaseError as error:
-        problem = f"A scratch database cannot be created. {describe_database_error(error)}"
+    except Exception as error:  # noqa: BLE001 - or it would start again at once
+        problem = _unexpected(error).text
     backup_plans.finish_drill(copy, problem=problem, now=timezone.now())
 
 
@@ -207,6 +210,14 @@ def _drill_problem(copy: BackupCopy, *, now: datetime) -> Generator[object, None
             raise BackupMissingError(f"{path}.")
         verification = yield from drill(path, secret, with_keys=False, now=now)
     return "" if verification.holds else DIFFERS
+
+
+def _unexpected(error: Exception) -> BackupError:
+    """Return what the owner may see of an error, whose text may quote a record."""
+    name = type(error).__name__
+    logger.error("a backup or drill stopped: %s", name)
+    is_database = isinstance(error, DatabaseError)
+    return StoppedError(describe_database_error(error) if is_database else f"{name}.")
 
 
 def is_folder(copy: BackupCopy) -> bool:

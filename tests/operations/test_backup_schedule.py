@@ -201,6 +201,23 @@ def test_error_of_the_disk_is_said_and_leaves_no_file(
     assert backup_plans.list_copies(planned.owner_id) == []
 
 
+def test_unexpected_error_is_said_and_does_not_start_the_backup_again_at_once(
+    planned: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("text of a record")
+
+    late = START + timedelta(hours=1)
+    monkeypatch.setattr(archive.EncryptedWriter, "_write_chunk", fail)
+
+    run(late)
+
+    assert names(folder) == []
+    [line] = said(planned, late)
+    assert "stopped with an unexpected error: ValueError." in line
+    assert plan_of(planned).due_at == late + timedelta(hours=1)
+
+
 def test_stop_in_the_middle_leaves_no_file_and_the_backup_due(planned: World, folder: Path) -> None:
     with time_machine.travel(START + timedelta(hours=1), tick=False):
         job = schedule.backups()
