@@ -27,7 +27,7 @@ from owner.accounts.second_factor_views import step_up_form, with_retry_after
 from owner.permissions import owner_required
 from owner.site import owner
 
-HOURS = [("", "Never"), *((str(hour), f"{hour:02}:00 UTC") for hour in range(24))]
+HOURS = [("", "Never"), *((str(hour), f"{hour:02}:00") for hour in range(24))]
 MAX_KEPT = 400
 MAX_CHARS = 1_000
 LATEST = 60

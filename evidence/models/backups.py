@@ -10,7 +10,7 @@ class BackupPlan(models.Model):
     """The owner's plan for backups.
 
     ``public_key`` is the public half of the recovery key, whose words nobody but the owner has. Backups
-    are made at ``hour`` (UTC); ``due_at`` is the next one, also of "Back up now". The plan is paused
+    are made at ``hour`` of the owner's time zone; ``due_at`` is the next one, also of "Back up now". The plan is paused
     after a restore, since another server may still use the same places. ``store`` describes a bucket,
     and ``store_secret`` is its encrypted secret key. ``problem`` is the error of the last run.
     """

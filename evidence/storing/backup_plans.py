@@ -2,13 +2,15 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from cryptography.exceptions import InvalidTag
 from django.db import transaction
 
 from evidence.access import crypto
+from evidence.models.accounts import Owner
 from evidence.models.backups import BackupCopy, BackupPlan
 
 STORE_SECRET = "backup store"  # noqa: S105 - a purpose
@@ -29,10 +31,12 @@ def due_plan(*, now: datetime) -> BackupPlan | None:
     return rows.first()
 
 
-def next_due(hour: int, *, after: datetime) -> datetime:
-    """Return the next time with this hour in UTC."""
-    at = after.replace(hour=hour, minute=0, second=0, microsecond=0)
-    return at if at > after else at + timedelta(days=1)
+def next_due(owner_id: str, hour: int, *, after: datetime) -> datetime:
+    """Return the next time with this hour in the owner's time zone."""
+    zone = ZoneInfo(Owner.unscoped.values_list("time_zone", flat=True).get(pk=owner_id))
+    today = after.astimezone(zone).date()
+    days = (datetime.combine(today + timedelta(days=n), time(hour), zone) for n in range(2))
+    return next(at for at in days if at > after)
 
 
 def save_key(owner_id: str, public_key: bytes, *, now: datetime) -> None:
@@ -44,7 +48,7 @@ def save_key(owner_id: str, public_key: bytes, *, now: datetime) -> None:
 def save_schedule(owner_id: str, values: Mapping[str, Any], *, now: datetime) -> None:
     """Save the schedule and the folder, and end a pause after a restore."""
     hour = values["hour"]
-    due_at = None if hour is None else next_due(hour, after=now)
+    due_at = None if hour is None else next_due(owner_id, hour, after=now)
     defaults = {**values, "due_at": due_at, "is_paused": False, "problem": None}
     BackupPlan.unscoped.update_or_create(owner_id=owner_id, defaults=defaults)
 

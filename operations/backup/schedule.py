@@ -87,7 +87,9 @@ def _run(plan: BackupPlan, *, now: datetime) -> Steps:
         problems.append(_unexpected(error))
     due_at = None
     if plan.hour is not None and not plan.is_paused:
-        due_at = now + RETRY if problems else backup_plans.next_due(plan.hour, after=now)
+        due_at = (
+            now + RETRY if problems else backup_plans.next_due(plan.owner_id, plan.hour, after=now)
+        )
     problem = None
     if problems:
         first = problems[0]
@@ -216,8 +218,9 @@ def _unexpected(error: Exception) -> BackupError:
     """Return what the owner may see of an error, whose text may quote a record."""
     name = type(error).__name__
     logger.error("a backup or drill stopped: %s", name)
-    is_database = isinstance(error, DatabaseError)
-    return StoppedError(describe_database_error(error) if is_database else f"{name}.")
+    if isinstance(error, DatabaseError):
+        return StoppedError(describe_database_error(error))
+    return StoppedError(f"{name}.")
 
 
 def is_folder(copy: BackupCopy) -> bool:

@@ -15,6 +15,7 @@ from django.conf import settings as django_settings
 from django.db import connection
 from moto.server import ThreadedMotoServer
 
+from evidence.models.accounts import Owner
 from evidence.models.backups import BackupCopy, BackupPlan
 from evidence.models.notifications import NotificationKind
 from evidence.storing import backup_plans
@@ -93,6 +94,18 @@ def test_backup_is_made_when_it_is_due_and_opens_with_the_words(
     assert file.stat().st_mode & 0o777 == 0o600
     assert plan_of(planned).due_at == datetime(2026, 11, 2, 3, tzinfo=UTC)
     assert said(planned, START + timedelta(hours=2)) == []
+
+
+def test_hour_is_one_of_the_owners_time_zone(committed: World) -> None:
+    Owner.unscoped.update(time_zone="America/New_York")
+
+    def due(after: datetime) -> datetime:
+        return backup_plans.next_due(committed.owner_id, 3, after=after)
+
+    # Winter time begins on 1 November 2026.
+    assert due(datetime(2026, 10, 30, 8, tzinfo=UTC)) == datetime(2026, 10, 31, 7, tzinfo=UTC)
+    assert due(datetime(2026, 10, 31, 8, tzinfo=UTC)) == datetime(2026, 11, 1, 8, tzinfo=UTC)
+    assert due(datetime(2026, 11, 1, 7, tzinfo=UTC)) == datetime(2026, 11, 1, 8, tzinfo=UTC)
 
 
 def test_nothing_is_made_without_a_plan(committed: World, tmp_path: Path) -> None:
