@@ -487,6 +487,21 @@ def test_passphrase_is_asked_for_if_the_owner_says_so(
     assert b'"key":"passphrase"' in (tmp_path / "all.backup").read_bytes()[:60]
 
 
+def test_backup_before_an_upgrade_needs_no_plan(
+    filled: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO("correct horse battery\n"))
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE evidence_backupplan RENAME TO evidence_plan_of_later")
+    try:
+        back_up(tmp_path / "all.backup", None)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE evidence_plan_of_later RENAME TO evidence_backupplan")
+
+    assert b'"key":"passphrase"' in (tmp_path / "all.backup").read_bytes()[:60]
+
+
 MEMORY_SCRIPT = """
 import os, re, pathlib
 from operations.backup.dump import back_up, run_to_end

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError
+from django.db import DatabaseError, ProgrammingError
 from django.utils import timezone
 from typing_extensions import override
 
@@ -81,10 +81,15 @@ class Command(BaseCommand):
 
     def _secret(self, options: dict[str, Any]) -> Secret | Recipient:
         """Return the public half of the recovery key, unless the options name something else."""
-        plan = backup_plans.get_plan(OWNER_ID)
-        if plan.public_key is None or options["passphrase"] or options["key_file"] is not None:
+        if options["passphrase"] or options["key_file"] is not None:
             return command_options.new_secret(options)
-        return Recipient(bytes(plan.public_key))
+        try:
+            public_key = backup_plans.get_plan(OWNER_ID).public_key
+        except ProgrammingError:  # the tables are those of an earlier release
+            public_key = None
+        if public_key is None:
+            return command_options.new_secret(options)
+        return Recipient(bytes(public_key))
 
     def _show(self, name: str, rows: int) -> None:
         if rows:
