@@ -1,13 +1,15 @@
 """Parse the entries of one event, and select the newest version of each."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import NamedTuple
 
 from icalendar import Event, vText
 
-from importers.calendar.event_fields import ical_text
+from importers.calendar.event_fields import ical_text, id_of_uid
 from importers.calendar.expansion_limits import SERIES_MAX_OCCURRENCES, ExpansionLimits
 from importers.calendar.recurrence import TimeZones, Window
 from importers.core.results import ParsedItem, ReceiptCode
@@ -39,6 +41,13 @@ class Calendar:
 
 
 _OTHER_ENTRIES = {"VTODO": "task", "VJOURNAL": "journal entry"}
+_CHANGING = re.compile(
+    rb"^(?:(?:DTSTAMP|CREATED|LAST-MODIFIED|SEQUENCE|STATUS|TRANSP|CLASS|PRIORITY|COMMENT|X-[\w-]+)[;:]"
+    rb"[^\n]*|BEGIN:VALARM.*?^END:VALARM[^\n]*)\n?",
+    re.MULTILINE | re.IGNORECASE | re.DOTALL,
+)
+"""What differs between the versions of one event, such as its cancellation."""
+_STATES = (None, "CONFIRMED", "TENTATIVE")
 
 
 class Entry(NamedTuple):
@@ -49,8 +58,22 @@ class Entry(NamedTuple):
 
 
 class ParsedEntry(NamedTuple):
+    """A parsed event. ``earlier_ids`` are those that an earlier release gave one without a UID."""
+
     event: Event
     calendar: Calendar
+    earlier_ids: tuple[str, ...] = ()
+
+
+def entry_uid(entry: Entry) -> str | None:
+    """Return the UID, or one made of the content if the entry has none, or None without a text."""
+    text = entry.component.text
+    if text is None:
+        return None
+    if uid := property_value(text, "UID"):
+        return uid
+    stable = _CHANGING.sub(b"", unfold(text).replace(b"\r\n", b"\n")).strip()
+    return f"\0{sha256(stable).hexdigest()}"
 
 
 def parse_entries(entries: Sequence[Entry], item: ParsedItem) -> list[ParsedEntry]:
@@ -81,27 +104,40 @@ def _parse_entry(entry: Entry, item: ParsedItem) -> ParsedEntry | None:
     if entry.component.name != "VEVENT":
         item.add_issue(ReceiptCode.NOT_SUPPORTED, detail=_OTHER_ENTRIES[entry.component.name])
         return None
+    is_cancelled = entry.calendar.method == "CANCEL"
     try:
-        event = _parse_event(entry.component.text)
+        event = _parse_event(entry.component.text, is_cancelled=is_cancelled)
+        earlier = () if event.get("UID") else tuple(_earlier_ids(event))
         decoded = decode_quoted_printable(entry.component.text)
         if decoded != entry.component.text:
-            # Without a UID the key is made of the event as earlier releases read it.
-            uid = event.get("UID") or vText(event.to_ical().decode("utf-8", "replace"))
-            event = _parse_event(decoded)
-            event["UID"] = uid
+            event = _parse_event(decoded, is_cancelled=is_cancelled)
+        event["UID"] = event.get("UID") or vText(entry_uid(entry) or "")
     except (ValueError, IndexError, KeyError, TypeError) as error:
         item.add_issue(ReceiptCode.MALFORMED, detail=str(error)[:100])
         return None
-    if entry.calendar.method == "CANCEL":
-        event["STATUS"] = vText("CANCELLED")
-    return ParsedEntry(event, entry.calendar)
+    return ParsedEntry(event, entry.calendar, earlier)
 
 
-def _parse_event(content: bytes) -> Event:
+def _earlier_ids(event: Event) -> Iterator[str]:
+    """Yield the ids that an earlier release made of all of the event, and before its cancellation."""
+    yield id_of_uid(event.to_ical().decode("utf-8", "replace"))
+    if ical_text(event, "STATUS").upper() != "CANCELLED":
+        return
+    before = event.copy(recursive=True)
+    for state in _STATES:
+        before.pop("STATUS", None)
+        if state is not None:
+            before["STATUS"] = vText(state)
+        yield id_of_uid(before.to_ical().decode("utf-8", "replace"))
+
+
+def _parse_event(content: bytes, *, is_cancelled: bool) -> Event:
     text = replace_unstorable(unfold(content).decode("utf-8", "replace"))
     event = Event.from_ical(close_component(text, "VEVENT"))
     if not isinstance(event, Event):
         raise TypeError(type(event).__name__)
+    if is_cancelled:
+        event["STATUS"] = vText("CANCELLED")
     return event
 
 
@@ -120,13 +156,14 @@ def _newest_versions(entries: Iterable[ParsedEntry], item: ParsedItem) -> list[P
     return list(newest.values())
 
 
-def _version(entry: ParsedEntry) -> tuple[bool, int, str]:
+def _version(entry: ParsedEntry) -> tuple[bool, int, str, bool]:
     """Return what orders versions. The answer of a guest repeats only a part of the event."""
     event = entry.event
     sequence = ical_text(event, "SEQUENCE")
     stamp = ical_text(event, "LAST-MODIFIED") or ical_text(event, "DTSTAMP")
     is_answer = entry.calendar.method in ("REPLY", "COUNTER", "REFRESH")
-    return not is_answer, int(sequence) if sequence.isdecimal() else 0, stamp
+    is_cancelled = ical_text(event, "STATUS").upper() == "CANCELLED"
+    return not is_answer, int(sequence) if sequence.isdecimal() else 0, stamp, is_cancelled
 
 
 def _content(event: Event) -> tuple[str, ...]:

@@ -120,5 +120,9 @@ def ical_text(event: Event, name: str) -> str:
 
 
 def series_id(event: Event) -> str:
-    uid = str(event.get("UID", "")) or event.to_ical().decode("utf-8", "replace")
+    """Return the record key of an event that has a UID, its own or one made of its content."""
+    return id_of_uid(str(event.get("UID", "")))
+
+
+def id_of_uid(uid: str) -> str:
     return f"e_{sha256(uid.encode('utf-8', 'replace')).hexdigest()[:24]}"

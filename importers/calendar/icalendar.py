@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 
 from evidence.errors import InvalidRequest
-from importers.calendar.entries import Calendar, Entry, StoredSeries
+from importers.calendar.entries import Calendar, Entry, StoredSeries, entry_uid
 from importers.calendar.expansion_limits import ExpansionLimits, limits_per_file, limits_per_run
 from importers.calendar.moved_series import stored_series
 from importers.calendar.recurrence import Window, build_time_zones
@@ -28,6 +28,7 @@ CALENDAR_MAX_BYTES = FILE_MAX_BYTES // 2
 _CALENDAR = re.compile(rb"^BEGIN:VCALENDAR", re.MULTILINE | re.IGNORECASE)
 _EVENTS = frozenset({"VEVENT", "VTIMEZONE"})
 _COMPONENTS = _EVENTS | {"VTODO", "VJOURNAL"}
+_NO_UID = "\0line "
 SHARED_MAX_BYTES = 32 * 1024 * 1024
 """Total size of the entries held in memory because several files contain the same event."""
 
@@ -125,7 +126,7 @@ def _entries_of_several_files(
                 if is_second_pass and uid in shared and size < SHARED_MAX_BYTES:
                     shared[uid] += entries
                     size += sum(entry.component.size for entry in entries)
-                elif not is_second_pass and uid in uids and not uid.startswith("\0"):
+                elif not is_second_pass and uid in uids and not uid.startswith(_NO_UID):
                     shared[uid] = []
             uids.update(groups)
         if not shared:
@@ -146,9 +147,8 @@ def group_by_uid(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
     """Group events with their overrides, which can be anywhere in the file."""
     series: dict[str, list[Entry]] = {}
     for entry in entries:
-        text, line = entry.component.text, entry.component.line
-        uid = property_value(text, "UID") if text else None
-        series.setdefault(uid or f"\0{line}", []).append(entry)
+        uid = entry_uid(entry) or f"{_NO_UID}{entry.component.line}"
+        series.setdefault(uid, []).append(entry)
     return series
 
 

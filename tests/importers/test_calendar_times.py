@@ -3,9 +3,16 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+import orjson
 import pytest
+from icalendar import Event
 
-from tests.importers.imports import receipts, records, run
+from evidence.storing.ingest import ingest_lines
+from evidence.storing.ndjson import NdjsonLine
+from evidence.storing.record_erasure import delete_record
+from importers.calendar.event_fields import id_of_uid
+from tests.importers.imports import connection, latest, receipts, records, run
+from tests.world import NOW
 
 pytestmark = pytest.mark.django_db
 
@@ -134,6 +141,84 @@ def test_cancelled_invitation_is_cancelled(tmp_path: Path) -> None:
     import_text(tmp_path, text)
 
     assert [record["status"] for record in records("events")] == ["cancelled"]
+
+
+def without_uid(text: str) -> str:
+    return text.replace("UID:s\n", "")
+
+
+TEA = ("DTSTAMP:20260601T080000Z", "DTSTART:20260702T090000Z", "SEQUENCE:0")
+LATER = ("DTSTAMP:20260608T080000Z", "DTSTART:20260702T090000Z", "SEQUENCE:1")
+ALARM = "BEGIN:VALARM\nACTION:DISPLAY\nTRIGGER:-PT5M\nEND:VALARM"
+
+
+@pytest.mark.parametrize("rule", [(), ("RRULE:FREQ=DAILY;COUNT=3",)])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (event(*TEA, "STATUS:CONFIRMED"), calendar(event(*TEA, "STATUS:CANCELLED"))),
+        (event(*TEA, ALARM), calendar(event(*LATER, "STATUS:CANCELLED", "TRANSP:TRANSPARENT"))),
+        (event(*TEA), calendar(event(*LATER), head="METHOD:CANCEL\n")),
+    ],
+)
+def test_cancellation_of_an_event_without_a_uid_replaces_it(
+    tmp_path: Path, before: str, after: str, rule: tuple[str, ...]
+) -> None:
+    rules = "".join(f"{each}\nEND:VEVENT" for each in rule) or "END:VEVENT"
+    before, after = (
+        without_uid(text).replace("END:VEVENT", rules) for text in (calendar(before), after)
+    )
+    import_text(tmp_path, before)
+    import_text(tmp_path, after)
+
+    count = 3 if rule else 1
+    assert [record["status"] for record in records("events")] == ["cancelled"] * count
+    import_text(tmp_path, after)
+    assert (latest().created, latest().updated) == (0, 0)
+
+
+@pytest.mark.parametrize("is_one_file", [True, False])
+def test_cancellation_beside_the_event_without_a_uid_counts(
+    tmp_path: Path, is_one_file: bool
+) -> None:
+    planned, cancelled = event(*TEA), event(*TEA, "STATUS:CANCELLED")
+    if is_one_file:
+        import_text(tmp_path, without_uid(calendar(planned, cancelled)))
+    else:
+        (tmp_path / "all").mkdir()
+        for name, text in (("1.ics", planned), ("2.ics", cancelled)):
+            (tmp_path / "all" / name).write_text(without_uid(calendar(text)))
+        run(tmp_path / "all")
+
+    assert [record["status"] for record in records("events")] == ["cancelled"]
+
+
+def test_events_without_a_uid_that_differ_are_several(tmp_path: Path) -> None:
+    events = (event(*TEA, f"LOCATION:{room}") for room in ("Kitchen", "Garden", "Garden"))
+    import_text(tmp_path, without_uid(calendar(*events)))
+
+    assert sorted(record["location"] for record in records("events")) == ["Garden", "Kitchen"]
+
+
+@pytest.mark.parametrize("is_erased", [False, True])
+def test_events_without_a_uid_of_an_earlier_release_are_replaced(
+    tmp_path: Path, is_erased: bool
+) -> None:
+    before, after = (event(*TEA, f"STATUS:{status}") for status in ("CONFIRMED", "CANCELLED"))
+    parsed = Event.from_ical(without_uid(before).replace("\n", "\r\n"))
+    key = id_of_uid(parsed.to_ical().decode())
+    import_text(tmp_path, calendar(event("DTSTART:20260702T090000Z", uid="other")))
+    found = connection("Calendar")
+    entry = {"connection_id": found.connection_id, "stream": "events", "key": key,
+             "data": {"id": key, "status": "confirmed"}}  # fmt: skip
+    ingest_lines([NdjsonLine(1, orjson.dumps(entry))], owner_id=found.owner_id, now=NOW)
+    if is_erased:
+        delete_record(found.connection_id, stream="events", record_key=key, suppress=True, now=NOW)
+
+    import_text(tmp_path, without_uid(calendar(after)))
+
+    states = ["confirmed"] if is_erased else ["cancelled", "confirmed"]
+    assert sorted(record["status"] for record in records("events")) == states
 
 
 def test_answer_of_a_guest_does_not_replace_the_event(tmp_path: Path) -> None:
