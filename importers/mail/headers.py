@@ -18,10 +18,14 @@ MAX_FIELDS = 5_000
 VALUE_MAX_CHARS = 64 * 1024
 MAX_ADDRESSES = 500
 
+_IN_WORD = r"[^?=]|=(?!\?[^?\s]{1,64}\?[bBqQ]\?)|\?(?!=)"
 _ENCODED_WORD = re.compile(
-    r"=\?([^?\s]{1,64})\?([bBqQ])\?((?:[^?=]|=(?!\?[^?\s]{1,64}\?[bBqQ]\?)|\?(?!=))*+)\?="
+    rf"=\?([^?\s]{{1,64}})\?([bBqQ])\?((?:{_IN_WORD}|\?(?==[0-9A-Fa-f]{{2}}(?:{_IN_WORD})*+\?=))*+)\?="
 )
-"""An encoded word, also with question marks that its mailer did not encode."""
+"""An encoded word, also with question marks that its mailer did not encode.
+
+One before an encoded character looks like the end, but then another end follows.
+"""
 _SPACE_BETWEEN_WORDS = re.compile(r"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
 _PHRASE = re.compile(r'(^|,)\s*([^<>,"()]*[@\[\]][^<>,"()]*?)\s*<')
 """A name that must be in quotation marks and is not."""
