@@ -162,6 +162,20 @@ class PreparedRecord:
     def replaced(self) -> list[RecordId]:
         return [self.ref._replace(record_key=key) for key in self.entry.replaces]
 
+    @property
+    def wholes(self) -> list[RecordId]:
+        """The records that this one is a part of, such as the message of an attachment.
+
+        The key of a part begins with that of its whole and a dot.
+        """
+        relations = self.entry.target.stream.relations.values()
+        keys = {each.stream: self.entry.data.get(each.foreign_key) for each in relations}
+        return [
+            self.ref._replace(stream=stream, record_key=str(key))
+            for stream, key in keys.items()
+            if key and self.ref.record_key.startswith(f"{key}.")
+        ]
+
 
 @dataclass(slots=True)
 class Batch:

@@ -1,7 +1,8 @@
 """Keep an erased record away from imports that know it under another key.
 
-Files of several formats have one booking under different keys. A stream declares by which fields such
-records are the same: ``x_pdpp_twin_fields`` in its schema. Erasing a record suppresses a key that is
+Files of several formats have one booking or mail under different keys. A stream declares by which fields
+such records are the same: ``x_pdpp_twin_fields`` in its schema. A record without the first of them, such
+as a mail without a Message-ID, has no twins. Erasing a record suppresses a key that is
 made of these values, once for each erased record, and notes which kinds of keys have used it up. The
 kind of a key is its start, up to the underscore.
 """
@@ -20,17 +21,29 @@ def suppress_twins(
     records: Mapping[RecordId, Mapping[str, Any]], fields: Sequence[str], now: datetime
 ) -> None:
     """Suppress the twins of erased records of one stream, inside the transaction that erases them."""
-    for ref, data in records.items() if fields else ():
-        twins = (_twin(ref, data, fields, number) for number in count(1))
-        twin = next(each for each in twins if not find_suppressed([each]))
-        suppress_keys([twin, _used_by(twin, ref)], now)
+    records = {ref: data for ref, data in records.items() if has_identity(data, fields)}
+    taken = set(find_suppressed(_twin(ref, data, fields, 1) for ref, data in records.items()))
+    suppressed = list[RecordId]()
+    for ref, data in records.items():
+        for number in count(1):
+            twin = _twin(ref, data, fields, number)
+            if twin not in taken and (number == 1 or not find_suppressed([twin])):
+                break
+        taken.add(twin)
+        suppressed += [twin, _used_by(twin, ref)]
+    if suppressed:
+        suppress_keys(suppressed, now)
 
 
 def find_erased_twins(
     records: Iterable[tuple[RecordId, Mapping[str, Any], Sequence[str]]],
 ) -> frozenset[RecordId]:
     """Return those of the records that may be twins of erased ones. One query."""
-    twins = {ref: _twin(ref, data, fields, 1) for ref, data, fields in records if fields}
+    twins = {
+        ref: _twin(ref, data, fields, 1)
+        for ref, data, fields in records
+        if has_identity(data, fields)
+    }
     suppressed = find_suppressed(twins.values())
     return frozenset(ref for ref, twin in twins.items() if twin in suppressed)
 
@@ -51,6 +64,11 @@ def is_erased_twin(
             suppress_keys([ref, _used_by(twin, ref)], now)
             return True
     return False
+
+
+def has_identity(data: Mapping[str, Any], fields: Sequence[str]) -> bool:
+    """Return whether a record has the field without which it has no twins."""
+    return bool(fields) and data.get(fields[0]) not in (None, "")
 
 
 def _twin(ref: RecordId, data: Mapping[str, Any], fields: Sequence[str], number: int) -> RecordId:

@@ -111,7 +111,7 @@ def _write(records: Sequence[PreparedRecord], run: IngestRun) -> WriteResult:
         _require_current_target(record, connections)
     for locked in connections.values():
         run.first_seq.setdefault(locked.connection_id, locked.change_seq)
-    erased = _find_erased(records, connections)
+    erased = set(_find_erased(records, connections))
     refs = {ref for record in records for ref in (record.ref, *record.replaced)}
     pruned = [record.ref for record in records if record.entry.op is Op.PRUNE]
     refs.update(rows.ids_below(pruned))
@@ -149,7 +149,7 @@ def _find_erased(
     return find_suppressed(
         ref
         for record in records
-        for ref in (record.ref, *record.replaced)
+        for ref in (record.ref, *record.replaced, *record.wholes)
         if _may_be_suppressed(ref, connections)
     )
 
@@ -175,7 +175,7 @@ class _Writer:
 
     run: IngestRun
     changes: ChangeSet
-    erased: frozenset[rows.RecordId]
+    erased: set[rows.RecordId]
     twins: frozenset[rows.RecordId]
     below: dict[rows.RecordId, list[rows.RecordId]]
     result: WriteResult = field(default_factory=WriteResult)
@@ -231,10 +231,8 @@ class _Writer:
                 suppress_keys([record.ref], self.run.now)
             raise LineRejectedError(ReceiptCode.SUPPRESSED)
         is_new = self.changes.records.keys().isdisjoint((record.ref, *record.replaced))
-        if is_new and record.ref in self.twins:
-            fields = record.entry.target.stream.twin_fields
-            if is_erased_twin(record.ref, version.data, fields, self.run.now):
-                raise LineRejectedError(ReceiptCode.SUPPRESSED)
+        if is_new and self._is_erased(record, version.data):
+            raise LineRejectedError(ReceiptCode.SUPPRESSED)
         self._delete_stored(record, record.replaced)
         if current is None:
             self.changes.create(record.ref, version)
@@ -246,6 +244,15 @@ class _Writer:
             self._patch(record, known)
         else:
             self._update(record, current, version)
+
+    def _is_erased(self, record: PreparedRecord, data: Mapping[str, Any]) -> bool:
+        """Return whether a new record is a part of an erased one, or the twin of one."""
+        if record.ref in self.twins:
+            fields = record.entry.target.stream.twin_fields
+            if is_erased_twin(record.ref, data, fields, self.run.now):
+                self.erased.add(record.ref)
+                return True
+        return not self.erased.isdisjoint(record.wholes)
 
     def _patch(self, record: PreparedRecord, fields: Mapping[str, Any]) -> None:
         """Change some fields of a stored record."""

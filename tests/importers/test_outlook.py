@@ -4,17 +4,20 @@ import sys
 import zipfile
 from datetime import UTC, datetime
 from email.message import EmailMessage
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evidence.storing.record_erasure import delete_record
 from importers.authoring.test_kit import ImporterTests
 from importers.mail import pst_file
 from tests.importers import outlook_data_file
-from tests.importers.imports import content, latest, one, receipts, records, run
+from tests.importers.imports import connection, content, latest, one, receipts, records, run
 from tests.importers.outlook_data_file import CATEGORIES, MESSAGE, Mail, data_file
 from tests.importers.test_demo_year import as_mail, parse_time, require_year_of_mail, year_of_mail
+from tests.world import NOW
 
 pytest.importorskip("pypff", reason="needs the extra outlook")
 foss = pytest.importorskip("aspose.email_foss.msg", reason="writes the .msg files of these tests")
@@ -136,6 +139,75 @@ def test_the_same_mail_in_a_mailbox_and_in_a_msg_file_is_one(tmp_path: Path, fir
     ids = [record["internet_message_id"] for record in records("messages")]
     assert sorted(ids) == ["1@example.org", "2@example.org"]
     assert {code for code, _ in receipts()} == {"already_imported"}
+
+
+def erase(stream: str, **values: Any) -> None:
+    key = one(stream, **values)["id"]
+    delete_record(
+        connection("Mail").connection_id,
+        stream=stream, record_key=key, suppress=True, now=NOW,
+    )  # fmt: skip
+
+
+def write_form(folder: Path, form: str, messages: list[EmailMessage]) -> Path:
+    """Write a mail with two files, and another one, in one of the forms that mail has."""
+    folder.mkdir()
+    if form == "pst":
+        second = stored_mail(2)
+        return write_data_file(
+            folder / "a.pst", Inbox=[stored_mail(), Mail(second.properties, second.recipients)]
+        )
+    if form == "mbox":
+        return write_mbox(folder / "a.mbox", *messages)
+    (folder / "cur").mkdir()
+    (folder / "new").mkdir()
+    for number, message in enumerate(messages):
+        raw = message.as_bytes()
+        if form == "msg":
+            as_msg(message).save(folder / f"{number}.msg")
+        elif form == "maildir":
+            (folder / "cur" / f"{number}.M1P2.host:2,S").write_bytes(raw)
+        else:
+            head = f"{len(raw)}\n".encode() if form == "emlx" else b""
+            (folder / f"{number}.{form}").write_bytes(head + raw)
+    return folder
+
+
+FORMS = ["mbox", "eml", "emlx", "maildir", "msg", "pst"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("first", "second"), list(permutations(FORMS, 2)))
+def test_erased_mail_does_not_return_in_another_form(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    messages = [with_files(mail()), mail(message_id="<2@example.org>")]
+    run(write_form(tmp_path / "1", first, messages))
+    erase("messages", internet_message_id="1@example.org")
+    erase("attachments", filename="a.png")
+
+    run(write_form(tmp_path / "2", second, messages))
+
+    assert [each["internet_message_id"] for each in records("messages")] == ["2@example.org"]
+    assert [each["filename"] for each in records("attachments")] == ["Notizen für Ida.txt"]
+    assert "erased" in {code for code, _ in receipts()}
+    for path in (tmp_path / "2", tmp_path / "1"):
+        run(path)
+        assert (latest().created, latest().updated) == (0, 0)
+
+
+@pytest.mark.django_db
+def test_mails_without_an_id_stay_when_another_one_is_erased(tmp_path: Path) -> None:
+    bare = mail()
+    del bare["Message-ID"]
+    run(write_mbox(tmp_path / "a.mbox", bare))
+    erase("messages", internet_message_id=None)
+    other = stored_mail()
+    properties = {each: value for each, value in other.properties.items() if each != MESSAGE_ID}
+
+    run(write_data_file(tmp_path / "a.pst", Inbox=[Mail({**properties, TEXT: "Another one"})]))
+
+    assert [each["body_text"] for each in records("messages")] == ["Another one"]
 
 
 @pytest.mark.django_db
