@@ -106,11 +106,21 @@ def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledImporter:
         earlier_fields=tuple(map(str, entry.get("earlier_fields") or ())),
         stored_fields=_fields_by_stream(entry.get("stored_fields")),
         twin_prefix=str(entry.get("twin_prefix") or ""),
-        twin_fields=_fields_by_stream(entry.get("twin_fields")),
+        twin_fields=_twin_fields(declaration),
         series_stream=str(entry.get("series_stream") or ""),
         has_local_times=entry.get("has_local_times") is True,
         has_recurring_events=entry.get("has_recurring_events") is True,
     )
+
+
+def _twin_fields(declaration: bytes) -> dict[str, tuple[str, ...]]:
+    """Return the fields by stream by which a declaration says that records are the same."""
+    try:
+        schemas = {each["name"]: each["schema"] for each in orjson.loads(declaration)["streams"]}
+        found = {name: schema.get("x_pdpp_twin_fields") for name, schema in schemas.items()}
+        return _fields_by_stream({name: fields for name, fields in found.items() if fields})
+    except (KeyError, TypeError, AttributeError):  # it is checked when it is stored
+        return {}
 
 
 def _fields_by_stream(values: Any) -> dict[str, tuple[str, ...]]:

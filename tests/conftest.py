@@ -35,7 +35,7 @@ STARTERS = {
     "demo": ["test_records.py"],
     "importers": [
         "test_calendar_feed.py", "test_databases.py", "test_dav.py", "test_dav_servers.py", "test_feeds.py", "test_imap.py",
-        "test_importer_kit.py", "test_malicious_exports.py", "test_mirroring.py", "test_outlook.py",
+        "test_importer_kit.py", "test_mail_twins.py", "test_malicious_exports.py", "test_mirroring.py", "test_outlook.py",
         "test_sandbox.py", "test_source_http.py", "test_source_kit.py", "test_source_sandbox.py",
         "test_sync_changes.py", "test_sync_command.py", "test_text_recognition.py", "test_tracks.py", "test_watches.py", "test_webdav_files.py",
     ],

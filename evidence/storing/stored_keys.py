@@ -1,10 +1,14 @@
 """Answer questions of importers and sources about the records that a connection has."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import orjson
 from django.db import connection
+
+from evidence.declarations.declaration import StreamDeclaration
+from evidence.declarations.values import parse_instant
+from evidence.storing.erased_twins import has_identity
 
 SELECT_ANY = """
 -- Return whether a stream of a connection has one of these keys.
@@ -38,6 +42,19 @@ SELECT string_agg(digest, '' ORDER BY digest) FROM (
     WHERE connection_id = %(connection_id)s AND stream = %(stream)s
         AND starts_with(record_key, %(prefix)s) AND data ->> (%(fields)s::text[])[1] <> ''
 ) AS digests
+"""
+SELECT_TWINS = """
+-- Return the number of each of these values of fields, and the key of a record that has them, whose key
+-- begins with a prefix and whose time is nearly the same.
+SELECT v.number, min(r.record_key)
+FROM unnest(%(values)s::text[], %(times)s::timestamptz[]) WITH ORDINALITY AS v(fields, at, number)
+JOIN evidence_record AS r ON r.connection_id = %(connection_id)s AND r.stream = %(stream)s
+    AND r.consent_time BETWEEN v.at - interval '10 minutes' AND v.at + interval '10 minutes'
+WHERE starts_with(r.record_key, %(prefix)s) AND v.fields::jsonb = (
+    SELECT jsonb_agg(r.data -> f.name ORDER BY f.position)
+    FROM unnest(%(fields)s::text[]) WITH ORDINALITY AS f(name, position)
+)
+GROUP BY v.number
 """
 SELECT_FIRST_OF_SERIES = """
 -- Return the first keys of each series: its id, a dot, and the start of an occurrence.
@@ -90,6 +107,41 @@ def twin_digests(connection_id: str, stream: str, *, prefix: str, fields: Sequen
             },
         )
         return bytes(cursor.fetchone()[0] or b"")
+
+
+def find_twins(
+    stream: StreamDeclaration,
+    records: Mapping[str, Mapping[str, Any]],
+    *,
+    connection_id: str,
+    prefix: str,
+) -> dict[str, str]:
+    """Return the key of the stored twin of each record that has one whose key begins with the prefix.
+
+    Twins are equal in the twin fields of the stream, and their times differ by minutes at most.
+    """
+    names, time_field = stream.twin_fields, stream.consent_time_field
+    found = {
+        key: (orjson.dumps([data.get(name) for name in names]).decode(), at)
+        for key, data in records.items()
+        if has_identity(data, names) and (at := parse_instant(data.get(time_field or "")))
+    }
+    if not found:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            SELECT_TWINS,
+            {
+                "connection_id": connection_id,
+                "stream": stream.name,
+                "prefix": prefix,
+                "fields": list(names),
+                "values": [values for values, _ in found.values()],
+                "times": [at for _, at in found.values()],
+            },
+        )
+        keys = list(found)
+        return {keys[number - 1]: key for number, key in cursor}
 
 
 def first_of_series(connection_id: str, stream: str) -> list[str]:

@@ -54,12 +54,14 @@ class SyncRules:
     ``volatile`` are the fields by stream that reading a stored record again changes; other streams
     are replaced. ``container_field`` has the container. Records of ``dependents`` are deleted with
     the record whose key and a dot begin theirs. An item whose records are of such a stream has the
-    part before the dot as its key: it is a series.
+    part before the dot as its key: it is a series. A record whose twin has a key that begins with
+    ``twin_prefix`` becomes that one: another format has brought it.
     """
 
     volatile: Mapping[str, Collection[str]]
     container_field: str = ""
     dependents: Sequence[str] = ()
+    twin_prefix: str = ""
 
     def item_key(self, stream: str, record_key: str) -> str:
         """Return the key of the item with this first record."""

@@ -26,6 +26,7 @@ from evidence.storing.receipts import Receipt, ReceiptCode
 from evidence.storing.rows import RecordId, ids_below
 from evidence.storing.source_accounts import SYNCED_STATUSES
 from evidence.storing.sync_batch import ItemChange, SyncBatch, SyncRules
+from evidence.storing.synced_twins import use_twins
 from evidence.storing.writer import storage_errors
 
 
@@ -55,7 +56,7 @@ def store_batch(
         _require_current(account)
         writer = _BatchWriter(account, batch, rules, now)
         result = writer.write()
-        store_files(frozenset(receipt[0] for receipt in writer.rejected))
+        store_files(frozenset({key for key, _ in writer.rejected} | writer.left_out))
         held = writer.held if batch.ends_pass else account.held_deletions
         _save_state(account, batch, held)
     for key, receipt in writer.rejected:
@@ -118,8 +119,12 @@ class _BatchWriter:
     lines: list[NdjsonLine] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     held: dict[str, Any] | None = None
+    left_out: frozenset[str] = frozenset()
 
     def write(self) -> IngestResult:
+        owner_id, pk = self.account.connection.owner_id, self.account.connection_id
+        if self.rules.twin_prefix and self.batch.records:
+            self.left_out = use_twins(self.batch, self.rules, owner_id=owner_id, connection_id=pk)
         keys = {seen.key for seen in self.batch.seen if seen.key}
         before = self._items_by_key(keys)
         existing = {
@@ -137,7 +142,7 @@ class _BatchWriter:
             self._add_deletions()
         result = ingest_in_transaction(
             self.lines,
-            owner_id=self.account.connection.owner_id,
+            owner_id=owner_id,
             now=self.now,
             on_receipt=self._on_receipt,
         )

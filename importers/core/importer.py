@@ -132,8 +132,8 @@ class InstalledImporter:
       get their ``earlier_fields``.
     - ``series_stream``: importers get the first keys of each series of this stream as ``earlier``.
     - ``stored_fields``: importers get these fields of all records by stream.
-    - ``twin_fields``: importers get a digest of these fields of each record of the stream whose key
-      begins with ``twin_prefix``.
+    - ``twin_prefix``: importers get a digest of the ``twin_fields`` of each record of a stream whose
+      key begins with it. The declaration says by which fields records are the same.
     - ``has_local_times``: some times of this format have no zone.
     - ``has_recurring_events``: its recurring events are expanded within the years of the options.
     """

@@ -202,8 +202,8 @@ class SourceField:
 class InstalledSource:
     """What the server knows about a source without importing its code.
 
-    ``volatile``, ``container_field`` and ``dependents`` are as in ``SyncRules``. ``hosts`` are pairs
-    of the settings that name a host and its port: the source can connect to nothing else.
+    ``volatile``, ``container_field``, ``dependents`` and ``twin_prefix`` are as in ``SyncRules``.
+    ``hosts`` are pairs of the settings that name a host and its port: the source can connect to nothing else.
     ``has_deletions``: it notices what the account deletes, so that the owner can choose mirroring.
     ``series_stream`` is the stream of ``SourceRun.series_keys``. ``discovery`` is the service,
     ``caldav`` or ``carddav``, that finds an empty address. ``companion`` is the source that reads
@@ -225,6 +225,7 @@ class InstalledSource:
     container_field: str = ""
     volatile: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dependents: tuple[str, ...] = ()
+    twin_prefix: str = ""
     interval: timedelta = timedelta(minutes=5)
     has_deletions: bool = True
     series_stream: str = ""

@@ -221,7 +221,7 @@ def load_options(target: ImportTarget, options: Options) -> Options:
     if importer.series_stream:
         keys = stored_keys.first_of_series(target.connection_id, importer.series_stream)
         options = replace(options, earlier={key: [] for key in keys})
-    for stream, names in importer.twin_fields.items():
+    for stream, names in importer.twin_fields.items() if importer.twin_prefix else ():
         digests = stored_keys.twin_digests(
             target.connection_id, stream, prefix=importer.twin_prefix, fields=names
         )

@@ -88,6 +88,7 @@ def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledSource:
         container_field=str(entry.get("container_field") or ""),
         volatile=volatile,
         dependents=tuple(map(str, entry.get("dependents") or ())),
+        twin_prefix=str(entry.get("twin_prefix") or ""),
         interval=interval,
         has_deletions=bool(entry.get("has_deletions", True)),
         series_stream=str(entry.get("series_stream") or ""),

@@ -151,7 +151,9 @@ class _AccountRun:
         try:
             source, access = open_account(self._account)
             self._series_stream = source.series_stream
-            rules = SyncRules(source.volatile, source.container_field, source.dependents)
+            rules = SyncRules(
+                source.volatile, source.container_field, source.dependents, source.twin_prefix
+            )
             with open_source(source, access, is_stopped=self._is_stopped) as session:
                 try:
                     self._store_steps(session, rules)

@@ -1,0 +1,160 @@
+"""A mailbox over IMAP and a file of Outlook with the same mail have each mail once."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email import message_from_bytes, policy
+from itertools import count
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from evidence.storing.record_erasure import delete_record
+from tests.importers.dovecot import Dovecot, message, run_dovecot
+from tests.importers.imports import connection, content, latest, one, records, run
+from tests.importers.outlook_data_file import Mail
+from tests.importers.syncing import connect, run_sync
+from tests.importers.test_outlook import (
+    AUTHOR_ADDRESS,
+    FILE_CONTENT,
+    FILE_NAME,
+    MESSAGE_ID,
+    SENT_AT,
+    SUBJECT,
+    TEXT,
+    as_msg,
+    write_data_file,
+)
+
+pytestmark = pytest.mark.django_db
+
+USERS = count()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Dovecot]:
+    with run_dovecot() as dovecot:
+        yield dovecot
+
+
+@pytest.fixture(autouse=True)
+def _trusted(server: Dovecot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(server.authority))
+
+
+@pytest.fixture
+def user(server: Dovecot) -> str:
+    """A mailbox with one mail that has a file, and one without."""
+    name = f"eva{next(USERS)}@mail.example"
+    server.append(name, message(1, attachment=b"a file"), message(2))
+    return name
+
+
+def letter(number: int) -> Mail:
+    """Return a mail of ``message`` as a data file has it."""
+    properties = {
+        SUBJECT: f"Letter {number}",
+        SENT_AT: datetime(2026, 1, 5, 8, 0, number, tzinfo=UTC),
+        MESSAGE_ID: f"<{number}@mail.example>",
+        TEXT: f"This is letter {number}.",
+        AUTHOR_ADDRESS: "bea@mail.example",
+    }
+    files = [{FILE_NAME: "a.txt", FILE_CONTENT: b"a file"}]
+    return Mail(properties, [], files if number == 1 else [])
+
+
+def write(folder: Path, form: str) -> Path:
+    """Write the mails of the mailbox, and a third one."""
+    folder.mkdir(exist_ok=True)
+    if form == "pst":
+        return write_data_file(folder / "a.pst", Old=[letter(number) for number in (1, 2, 3)])
+    contents = [message(1, attachment=b"a file"), message(2), message(3)]
+    for number, raw in enumerate(contents):
+        if form == "msg":
+            parsed = message_from_bytes(raw, policy=policy.default)
+            as_msg(parsed).save(folder / f"{number}.msg")
+        else:
+            (folder / f"{number}.eml").write_bytes(raw)
+    return folder
+
+
+def subjects() -> list[str]:
+    return sorted(each["subject"] for each in records("messages"))
+
+
+LETTERS = ["Letter 1", "Letter 2", "Letter 3"]
+
+
+@pytest.mark.parametrize("form", ["pst", "msg", "eml"])
+@pytest.mark.parametrize("is_import_first", [True, False])
+def test_mail_of_an_account_and_of_a_file_is_stored_once(
+    server: Dovecot, user: str, tmp_path: Path, form: str, *, is_import_first: bool
+) -> None:
+    path = write(tmp_path / "mail", form)
+    if is_import_first:
+        run(path)
+        pk = connect(server, user, connection_id=connection("Mail").connection_id)
+        run_sync(pk)
+    else:
+        pk = connect(server, user)
+        run_sync(pk)
+        run(path, connection=pk)
+
+    assert subjects() == LETTERS
+    letter = one("messages", subject="Letter 1")
+    assert letter["folder"] == "inbox"
+    assert one("attachments")["message_id"] == letter["id"]
+    assert content(one("attachments")["blob_ref"]) == b"a file"
+    run(path, connection=pk)
+    assert latest().created == 0
+    server.renumber(user)
+    assert run_sync(pk).created == 0
+    assert subjects() == LETTERS
+
+
+def test_flags_of_an_account_change_mail_of_a_file(
+    server: Dovecot, user: str, tmp_path: Path
+) -> None:
+    run(write(tmp_path / "mail", "pst"))
+    pk = connect(server, user, connection_id=connection("Mail").connection_id, is_mirror=True)
+    run_sync(pk)
+    with server.client(user) as other:
+        other.select()
+        other.uid("STORE", "2", "+FLAGS", r"(\Seen)")
+        other.uid("STORE", "1", "+FLAGS", r"(\Deleted)")
+        other.expunge()
+
+    run_sync(pk)
+    run_sync(pk)
+
+    assert one("messages", subject="Letter 2")["is_read"] is True
+    assert subjects() == LETTERS
+
+
+@pytest.mark.parametrize("form", ["pst", "msg", "eml"])
+@pytest.mark.parametrize("is_import_first", [True, False])
+def test_erased_mail_does_not_return(
+    server: Dovecot, user: str, tmp_path: Path, form: str, *, is_import_first: bool
+) -> None:
+    path = write(tmp_path / "mail", form)
+    if is_import_first:
+        run(path)
+        pk = connection("Mail").connection_id
+    else:
+        pk = connect(server, user)
+        run_sync(pk)
+    erased = {"messages": one("messages", subject="Letter 1"), "attachments": one("attachments")}
+    for stream, record in erased.items():
+        delete_record(pk, stream=stream, record_key=record["id"], suppress=True, now=timezone.now())
+
+    if is_import_first:
+        connect(server, user, connection_id=pk)
+        run_sync(pk)
+    else:
+        run(path, connection=pk)
+
+    assert subjects() == LETTERS[1:]
+    assert records("attachments") == []
+    server.renumber(user)
+    run_sync(pk)
+    assert subjects() == LETTERS[1:]
