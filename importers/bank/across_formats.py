@@ -52,6 +52,7 @@ class _StoredBookings:
         self.own = set[str]()
         self.others: dict[str, Counter[Booking]] = defaultdict(Counter)
         self.days: dict[tuple[str, float], list[date]] = defaultdict(list)
+        self.new = Counter[tuple[str, Booking]]()
         for key, (account, on, amount) in options.stored.get("transactions", {}).items():
             if key.startswith(prefixes):
                 self.own.add(key)
@@ -59,6 +60,10 @@ class _StoredBookings:
             self.others[account][on, amount] += 1
             with suppress(TypeError, ValueError):
                 insort(self.days[account, amount], date.fromisoformat(on))
+
+    def is_new(self, record: ParsedRecord) -> bool:
+        """Return whether no file of this format has brought a booking."""
+        return self.own.isdisjoint((record.data["id"], *record.replaces))
 
     def knows_more(self, data: Mapping[str, Any], account: str) -> bool:
         """Return whether another format has brought a description of the account as new as this."""
@@ -69,15 +74,22 @@ class _StoredBookings:
             account != data["id"] or on < stored_on or (on == stored_on and account in self.others)
         )
 
+    def match(self, found: Counter[tuple[str, Booking]]) -> None:
+        """Pair the bookings of the files, but those of this format, with equal ones of others."""
+        for (account, booking), count in found.items():
+            equal = min(count, self.others[account][booking])
+            self.new[account, booking] = count - equal
+            with suppress(TypeError, ValueError):
+                for _ in range(equal):
+                    self.days[account, booking[1]].remove(date.fromisoformat(booking[0] or ""))
+
     def take_equal(self, account: str, booking: Booking) -> bool:
-        """Return whether another format has brought this booking, once for each of them."""
-        found = self.others[account]
-        if found[booking] <= 0:
-            return False
-        found[booking] -= 1
-        with suppress(TypeError, ValueError):
-            self.days[account, booking[1]].remove(date.fromisoformat(booking[0] or ""))
-        return True
+        """Return whether another format has brought this booking, once for each of them.
+
+        Of several equal ones these are the last: the owner may have erased the first ones.
+        """
+        self.new[account, booking] -= 1
+        return self.new[account, booking] < 0
 
     def take_near(self, account: str, booking: Booking) -> bool:
         """Return whether another format has a booking of this amount a few days off."""
@@ -183,6 +195,8 @@ def _read(
     if not accounts and not stored.accounts:
         yield from items
         return
+    if stored.others:
+        stored.match(_count_others(importer.read(files, options), accounts, stored))
     for item in items:
         # Parsed here and not later, since a resumed run skips items but must count their bookings.
         try:
@@ -191,6 +205,18 @@ def _read(
             yield item
         else:
             yield ExportItem(item.file, item.location, item.size, partial(_same, parsed))
+
+
+def _count_others(
+    items: ExportItems, accounts: Mapping[str, str], stored: _StoredBookings
+) -> Counter[tuple[str, Booking]]:
+    """Count the bookings that no file of this format has brought, by account."""
+    found = Counter[tuple[str, Booking]]()
+    for record in _records(items):
+        if record.stream == "transactions" and stored.is_new(record):
+            account = record.data["account_id"]
+            found[accounts.get(account, account), _booking(record.data)] += 1
+    return found
 
 
 def _newest_accounts(items: ExportItems) -> ExportItems:
@@ -224,7 +250,7 @@ def _leave_out(
                 records.append(record)
             continue
         account = data["account_id"] = accounts.get(data["account_id"], data["account_id"])
-        if stored.own.isdisjoint((data["id"], *record.replaces)):
+        if stored.others and stored.is_new(record):
             detail = f"{data['date']} {data['amount']:.2f}"
             if stored.take_equal(account, _booking(data)):
                 parsed.add_issue(ReceiptCode.ALREADY_IMPORTED, detail=detail)

@@ -201,6 +201,47 @@ def test_each_erased_booking_keeps_one_equal_booking_away(tmp_path: Path, erased
     assert [amount for _, amount, _ in bookings()].count(Decimal("-9.99")) == 3 - erased
 
 
+KIOSK = "06.01.2026;Kiosk;-9,99"
+THREE = {
+    "one.csv": csv(KIOSK),
+    "three.csv": csv(KIOSK, KIOSK, KIOSK),
+    "three.ofx": document(ofx(
+        *(booking("-9.99", fitid=f"202601060000{n}", day="20260106") for n in range(3)),
+        account=IBAN,
+    )),
+    "three.sta": (
+        ":20:X\n:25:37040044/532013000EUR\n:28C:1/1\n:60F:C260101EUR0,00\n"
+        + ":61:2601060106D9,99N001NONREF\n:86:Kiosk\n" * 3 + ":62F:C260131EUR0,00\n-\n"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("erased", [(0,), (0, 1), (1, 2), (2, 0)])
+@pytest.mark.parametrize("first", [["one.csv", "three.ofx"], ["three.sta"], ["three.csv"]])
+@pytest.mark.parametrize(
+    "then",
+    [("three.csv", "three.ofx"), ("three.ofx", "three.sta"), ("three.sta", "three.csv")],
+)
+def test_erased_ones_of_three_equal_bookings_stay_erased(
+    tmp_path: Path, first: list[str], erased: tuple[int, ...], then: tuple[str, ...]
+) -> None:
+    paths = {name: put(tmp_path / name / name.replace("one", "three"), text)
+             for name, text in THREE.items()}  # fmt: skip
+    for name in first:
+        run(paths[name])
+    stored = records("transactions")
+    assert len(stored) == 3
+
+    for number in erased:
+        (row,) = Record.unscoped.filter(stream="transactions", data__id=stored[number]["id"])
+        delete_record(
+            row.connection_id, stream=row.stream, record_key=row.record_key, suppress=True, now=NOW
+        )
+    for name in (*then, *then):
+        run(paths[name])
+        assert len(records("transactions")) == 3 - len(erased)
+
+
 def test_new_equal_booking_of_the_same_format_is_imported(tmp_path: Path) -> None:
     run(write(tmp_path, "giro.csv"))
     erase("-42")
