@@ -8,11 +8,12 @@ from datetime import date
 from importers.core import dates
 
 _MONTHS = (
-    "jan ene gen янв sty oca tam", "feb fev фев lut sub hel", "mar mrz mrt maa mart мар",
-    "apr avr abr avg апр kwi nis huh", "may mai mei mag maj май мая tou",
-    "jun juin giu июн cze haz kes", "jul juil lug июл lip tem hei", "aug aou ago авг sie agu elo",
-    "sep set сен wrz eyl syy", "oct okt out ott окт paz eki lok", "nov ноя lis kas marr",
-    "dec dez dic des дек gru ara jou",
+    "jan ene gen янв sty oca tam led", "feb fev фев lut sub hel uno",
+    "mar mrz mrt maa mart мар bre", "apr avr abr avg апр kwi nis huh dub",
+    "may mai mei mag maj май мая tou kve", "jun juin giu июн cze haz kes cvn cerv lipa lipn",
+    "jul juil lug июл lip tem hei cvc cervene cervenc srpan srpnj",
+    "aug aou ago авг sie agu elo srpen srpna", "sep set сен wrz eyl syy zar",
+    "oct okt out ott окт paz eki lok rij", "nov ноя lis kas marr", "dec dez dic des дек gru ara jou pro",
 )  # fmt: skip
 _NUMBER_BY_MONTH = {
     name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()
@@ -24,6 +25,12 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _CJK = re.compile(r"(\d{4})\s*[年년]\s*(\d{1,2})\s*[月월]\s*(\d{1,2})\s*[日일]")
+_ERA = re.compile(
+    r"(?:(?P<reiwa>令和|R)|(?P<heisei>平成|H)|昭和|S)\s*(?P<year>\d{1,2}|元)\s*[年./-]\s*(?P<month>\d{1,2})"
+    r"\s*[月./-]\s*(?P<day>\d{1,2})(?!\d)",
+    re.IGNORECASE,
+)
+"""A year of an era of Japan, whose first one has a name."""
 _LAST_YEAR = 2200
 _WEEKDAY = re.compile(r"^[^\W\d]{2,10}[.,]*\s+(?=\d)")
 
@@ -33,12 +40,17 @@ def normalize(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).strip().strip("'\"")
     if cjk := _CJK.match(text):
         return f"{cjk[1]}-{int(cjk[2]):02}-{int(cjk[3]):02}"
+    if era := _ERA.match(text):
+        before = 2018 if era["reiwa"] else 1988 if era["heisei"] else 1925
+        year = before + (1 if era["year"] == "元" else int(era["year"]))
+        return f"{year}-{int(era['month']):02}-{int(era['day']):02}"
     match = _NAMED.match(text) if text and not text[:10].replace("-", "").isdecimal() else None
     if match is None or not match["year"]:
         return _WEEKDAY.sub("", text)
     word = unicodedata.normalize("NFKD", (match["month"] or match["month_first"]).lower())
     bare = "".join(char for char in word if not unicodedata.combining(char))
-    month = next((_NUMBER_BY_MONTH[bare[:n]] for n in (4, 3) if bare[:n] in _NUMBER_BY_MONTH), None)
+    starts = (bare[:length] for length in (7, 5, 4, 3))
+    month = next((_NUMBER_BY_MONTH[start] for start in starts if start in _NUMBER_BY_MONTH), None)
     if month is None:
         return text
     year = int(match["year"])
