@@ -81,7 +81,7 @@ def find_account(
 ) -> FoundAccount:
     """Return the account of all rows of a file."""
     bank_name = bank.name if bank else None
-    if number := _number_above(table.preamble):
+    if number := number_above(table.preamble):
         return number_account(number, bank=bank_name)
     stem = file.path.stem
     if match := find_iban(stem.replace("_", " ")):
@@ -107,7 +107,7 @@ def _is_generic(word: str) -> bool:
     return word.lower() in _GENERIC_WORDS | _MONTH_NAMES or word.isdecimal()
 
 
-def _number_above(preamble: Iterable[list[str]]) -> str | None:
+def number_above(preamble: Iterable[list[str]]) -> str | None:
     """Return the IBAN or account number in the lines above the header."""
     lines = [" ; ".join(filter(None, row)) for row in preamble]
     for line in lines:

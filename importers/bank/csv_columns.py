@@ -219,6 +219,9 @@ _PLAIN_NAMES = {
 }
 
 
+DATE_NAMES = _PLAIN_NAMES["date"]
+
+
 def guess_columns(header: tuple[str, ...]) -> dict[str, int]:
     """Return the index of the column of each field whose column name is known."""
     indexes = {plain_name(name)[0]: index for index, name in reversed(list(enumerate(header)))}

@@ -214,7 +214,8 @@ class ReadingBuilder:
         if "amount" not in columns or any(each and each.sign for each in written):
             return None
         for index in range(len(self._table.header)):
-            cells = {plain_name(cell)[0] for cell in self._table.column(index)} - {""}
+            found = (cells[index] for cells in self._dated_rows(columns) if len(cells) > index)
+            cells = {plain_name(cell)[0] for cell in found} - {""}
             if cells and index not in (columns["amount"], columns["date"]) and cells <= _MARKS:
                 return index
         return None

@@ -9,7 +9,13 @@ from typing import Any
 
 from importers.bank import amounts, earlier_keys, records
 from importers.bank.across_formats import once_across_formats
-from importers.bank.csv_accounts import FoundAccount, find_iban, named_account, number_account
+from importers.bank.csv_accounts import (
+    FoundAccount,
+    find_iban,
+    named_account,
+    number_above,
+    number_account,
+)
 from importers.bank.csv_columns import CREDITS, DEBITS, NOT_BOOKED, plain_name
 from importers.bank.csv_readings import CsvReading, ReadingBuilder, layout_name
 from importers.bank.csv_table import CsvTable, read_table
@@ -57,7 +63,7 @@ _NO_EFFECT = frozenset(("memo", "notiz", "vermerk", "none"))
 @lru_cache(maxsize=1)
 def _table(file: ExportFile) -> CsvTable:
     """Return the table of a file, which is prepared and then read."""
-    return unfold_wise_history(read_table(file))
+    return unfold_wise_history(read_table(file, number_above))
 
 
 def _prepare(files: ExportFiles, options: Options) -> Options:
@@ -221,8 +227,10 @@ def _read_file(file: ExportFile, *, options: Options, earlier: set[str]) -> Expo
         earlier.difference_update(row.replaces)
         parse = partial(_transactions, row, reading=reading)
         yield ExportItem(file.name, f"line {row.line:,}", size, parse)
-    for line, _ in table.rest:
-        yield ExportItem(file.name, f"line {line:,}", 0, issues_only([_OTHER_TABLE]))
+    for line, cells in table.rest:
+        text = Issue(ReceiptCode.NOT_A_BOOKING, cells[0][:40])
+        issue = text if len(cells) == 1 else _OTHER_TABLE
+        yield ExportItem(file.name, f"line {line:,}", 0, issues_only([issue]))
 
 
 def _transactions(row: CsvRow, *, reading: CsvReading) -> ParsedItem:

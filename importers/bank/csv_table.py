@@ -4,32 +4,40 @@ import contextlib
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise, takewhile
 from typing import Self
 
-from importers.bank.csv_columns import guess_columns
+from importers.bank.csv_columns import DATE_NAMES, guess_columns, plain_name
 from importers.core.export_files import ExportFile
 from importers.core.results import ReceiptCode, UnreadableError
 from importers.core.text import decode
+from importers.core.written_dates import is_date_like
 
 FILE_MAX_BYTES = 16 * 1024 * 1024
 MAX_ROWS = 500_000
 MAX_LINES_PER_ROW = 50
 LINE_MAX_CHARS = 100_000
 _DELIMITERS = (";", ",", "\t", "|")
+_ANY_DELIMITER = re.compile(r"[;,\t|]")
 _HEAD_LINES = 40
-_DIGIT = re.compile(r"\d")
+_FOREIGN = re.compile(r"^:\d\d[A-Z]?:|<\?xml|<OFX>|<Document|OFXHEADER:|!Type:", re.IGNORECASE)
+"""The start of a statement that is no table."""
+_MIN_NAMES = 3
+_MIN_BOOKING_CELLS = 4
+_HEADER_MAX_DIGITS = 4
+"""Such as in "Reference 1"; a booking has more in its date and amount."""
 
 Row = tuple[int, list[str]]
+FindNumber = Callable[[Iterable[list[str]]], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class CsvTable:
     """The lines before the header, the header, and the rows, each with its line number.
 
-    ``rest`` are the lines from the header of another table on.
+    ``rest`` are the lines from the header of another table on, and lines that are no rows.
     """
 
     preamble: list[list[str]]
@@ -39,12 +47,17 @@ class CsvTable:
 
     def column(self, index: int | None) -> Iterator[str]:
         if index is not None:
-            yield from (row[index].strip() for _, row in self.rows if len(row) > index)
+            rows = (row for _, row in self.rows if len(row) > index and tuple(row) != self.header)
+            yield from (row[index].strip() for row in rows)
 
 
-def read_table(file: ExportFile) -> CsvTable:
-    """Parse a file. Raises ``UnreadableError`` when it has no header line."""
-    text = decode(file.read(max_bytes=FILE_MAX_BYTES)).replace("\0", "")
+def read_table(file: ExportFile, find_number: FindNumber) -> CsvTable:
+    """Parse a file. Raises ``UnreadableError`` when it has no header line.
+
+    A table ends before the header of another one, and where the lines above its own header name
+    another account: ``find_number`` returns the number of an account in lines.
+    """
+    text = _decode(file.read(max_bytes=FILE_MAX_BYTES)).replace("\0", "")
     delimiter = _find_delimiter(text)
     rows = list(islice(_nonempty_rows(text, delimiter), MAX_ROWS + 1))
     if len(rows) > MAX_ROWS:
@@ -53,11 +66,79 @@ def read_table(file: ExportFile) -> CsvTable:
     if header_index is None:
         first = ", ".join(rows[0][1]) if rows else ""
         raise UnreadableError(ReceiptCode.MALFORMED, detail=first[:200])
-    header = tuple(rows[header_index][1])
-    found = [(line, row) for line, row in rows[header_index + 1 :] if len(row) > 1]
-    others = (i for i, (_, row) in enumerate(found) if _is_header(row) and tuple(row) != header)
-    end = next(others, len(found))
-    return CsvTable([row for _, row in rows[:header_index]], header, found[:end], found[end:])
+    header, found = tuple(rows[header_index][1]), rows[header_index + 1 :]
+    preamble = [row for _, row in rows[:header_index]]
+    number = find_number(preamble)
+
+    def is_other(at: int, row: list[str]) -> bool:
+        if tuple(row) != header:
+            return _has_other_header(row, header, delimiter)
+        other = find_number(_lines_above(found[:at], header))
+        return other is not None and other != number
+
+    end = next((at for at, (_, row) in enumerate(found) if is_other(at, row)), len(found))
+    while 0 < end < len(found) and len(found[end - 1][1]) != len(header):
+        end -= 1  # the lines above the other header
+    table_rows = [(line, row) for line, row in found[:end] if len(row) > 1]
+    rest = [(line, row) for line, row in found[:end] if len(row) == 1] + found[end:]
+    rest += ((line, row) for line, row in rows[:header_index] if _is_booking_like(row))
+    return CsvTable(preamble, header, table_rows, sorted(rest))
+
+
+def _is_booking_like(row: list[str]) -> bool:
+    """Return whether a line above the header is one of another table, whose header is unknown."""
+    cells = [cell for each in row for cell in _ANY_DELIMITER.split(each) if cell]
+    return len(cells) >= _MIN_BOOKING_CELLS and any(map(is_date_like, cells))
+
+
+def _decode(content: bytes) -> str:
+    """Decode a file of which a first part may be in UTF-8 and the rest not, or the reverse."""
+    lines = content.splitlines(keepends=True)
+    kinds = [(at, _is_utf8(line)) for at, line in enumerate(lines) if not line.isascii()]
+    cuts = [after for (_, before), (after, kind) in pairwise(kinds) if kind != before]
+    if len(cuts) != 1 or b"\0" in content:
+        return decode(content)
+    cut = cuts[0]
+    # The first line of the rest may begin with the end of the first part.
+    start = lines[cut].decode(errors="replace").replace("\ufffd", "")
+    cut += kinds[0][1] and not start.isascii()
+    return "".join(decode(b"".join(part)) for part in (lines[:cut], lines[cut:]))
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _lines_above(rows: list[Row], header: tuple[str, ...]) -> list[list[str]]:
+    """Return the lines between the last booking and a repeated header."""
+    date = guess_columns(header).get("date", 0)
+    cells = (row for _, row in reversed(rows[-_HEAD_LINES:]))
+    above = takewhile(lambda row: len(row) <= date or not is_date_like(row[date]), cells)
+    return list(above)[::-1]
+
+
+def _has_other_header(row: list[str], header: tuple[str, ...], delimiter: str) -> bool:
+    """Return whether a row has the header of another table, also behind the end of its last cell."""
+    if _FOREIGN.search(row[0]) or _FOREIGN.search(row[-1]):
+        return True
+    parts = [row[len(header) - 1 :]]
+    parts += [row[-1].split(each) for each in _DELIMITERS if row[-1].count(each) > 1]
+    if sum(map(str.isdigit, "".join(row))) <= _HEADER_MAX_DIGITS:
+        parts += [row, *(delimiter.join(row).split(other) for other in _DELIMITERS)]
+    return any(_has_names(part) for part in parts if len(part) > 1)
+
+
+def _has_names(row: list[str]) -> bool:
+    """Return whether a row has names of columns, of which the first may follow the end of a cell."""
+    known = guess_columns(tuple(row)).keys()
+    is_date_first = plain_name(row[0])[0].endswith(DATE_NAMES)
+    return len(known) >= _MIN_NAMES or (
+        ("date" in known or is_date_first) and bool(known & {"amount", "debit", "credit"})
+    )
 
 
 def _find_delimiter(text: str) -> str:
@@ -66,10 +147,11 @@ def _find_delimiter(text: str) -> str:
     if head[:5].lower().startswith("sep=") and len(head) > 4:
         return head[4]
 
-    def rank(delimiter: str) -> tuple[int, int]:
+    def rank(delimiter: str) -> tuple[int, int, int]:
         rows = [row for _, row in islice(_nonempty_rows(head, delimiter), _HEAD_LINES)]
         known = max((len(guess_columns(tuple(row))) for row in rows), default=0)
-        return known if known > 1 else 0, max(map(len, rows), default=0)
+        first = next((at for at, row in enumerate(rows) if _has_known_names(row)), len(rows))
+        return len(rows) - first, known if known > 1 else 0, max(map(len, rows), default=0)
 
     return max(_DELIMITERS, key=rank)
 
@@ -154,10 +236,6 @@ def _find_header(rows: list[list[str]]) -> int | None:
 def _has_known_names(row: list[str]) -> bool:
     known = guess_columns(tuple(row)).keys()
     return "date" in known and bool(known & {"amount", "debit", "credit"})
-
-
-def _is_header(row: list[str]) -> bool:
-    return not _DIGIT.search("".join(row)) and _has_known_names(row)
 
 
 def _is_likely_header(row: list[str]) -> bool:

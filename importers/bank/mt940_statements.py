@@ -31,6 +31,8 @@ _SUFFIXES = (".sta", ".mt940", ".940", ".swi", ".mt9")
 _STATEMENT = re.compile(r"^(?:\{4:\s*)?:20:", re.MULTILINE)
 _BOOKING = re.compile(r"^:61:", re.MULTILINE)
 _END = re.compile(r"^(?::6[25][FM]?:|:64:|-\}?\s*$)", re.MULTILINE)
+_FOREIGN = re.compile(r"^(?![:{]|-\}?\s*$).*[;,\t|<!^].*$", re.MULTILINE)
+"""A line outside of a statement that has the signs of another format."""
 _ACCOUNT = re.compile(r"^:25P?:(.*)$", re.MULTILINE)
 _BALANCE = re.compile(r"^:62F:([CD])(\d{6})([A-Z]{3})([\d,]+)", re.MULTILINE)
 _OPENING = re.compile(r"^:60[FM]:[CD]\d{6}([A-Z]{3})", re.MULTILINE)
@@ -59,6 +61,7 @@ def _read_file(file: ExportFile) -> ExportItems:
     if not starts:
         raise UnreadableError(ReceiptCode.MALFORMED)
     keys = ContentKeys("m_")
+    yield from _foreign_text(file.name, text[: starts[0]], 1)
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         line = text.count("\n", 0, start) + 1
         size = file.size * (end - start) // len(text)
@@ -87,7 +90,18 @@ def _statement(name: str, text: str, place: tuple[int, int], keys: ContentKeys) 
         key = keys.key(key_account, *_identity(booking))
         parse = partial(_transaction, f"{header}{booking}", key=key, account=account.key)
         yield ExportItem(name, f"line {position:,}", 0, parse)
+        if end:
+            line = position + block.count("\n", 0, end.start())
+            yield from _foreign_text(name, block[end.start() :], line)
         position += block.count("\n")
+
+
+def _foreign_text(name: str, text: str, line: int) -> ExportItems:
+    """Yield a receipt for text that is in no statement; lines of :86: are in one."""
+    found = _FOREIGN.search(re.sub(r"(?m)^:86:(?:.*\n(?![:{-]))*", "", text))
+    if found:
+        issue = Issue(ReceiptCode.MALFORMED, f"beside the statement: {found[0][:40]}")
+        yield ExportItem(name, f"line {line:,}", 0, issues_only([issue]))
 
 
 def _identity(booking: str) -> Iterator[str]:

@@ -32,6 +32,11 @@ from importers.core.text import decode
 
 FILE_MAX_BYTES = 16 * 1024 * 1024
 _TAG = re.compile(r"<(/?)(?:[A-Za-z0-9_]+:)?([A-Za-z0-9._]+)(?:\s[^<>]*)?/?>\s*([^<\r\n]*)")
+_OUTSIDE = re.compile(
+    r"<OFX>.*?(?:</OFX>|\Z)|<\?[^>]*\?>|^\s*[A-Z]+:[^\s;,]*\s*$",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
+"""A document with the lines of its header; other text is none."""
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _CHARSET = re.compile(rb"CHARSET:\s*([\w-]+)|encoding=[\"']([\w-]+)", re.IGNORECASE)
 _STATEMENTS = ("STMTRS", "CCSTMTRS", "INVSTMTRS")
@@ -166,8 +171,7 @@ def _read_file(
         if name == "STMTTRN":
             key, replaces = keys.keys(statement.key_account, elements)
             if _is_withdrawn(elements, corrected):
-                issue = Issue(ReceiptCode.NOT_BOOKED, "corrected by the bank")
-                yield ExportItem(file.name, location, 0, issues_only([issue]))
+                yield ExportItem(file.name, location, 0, issues_only([_CORRECTED]))
                 continue
             booking = partial(
                 _transaction,
@@ -193,10 +197,19 @@ def _read_file(
             statement.elements |= elements
     if is_empty:
         raise UnreadableError(ReceiptCode.MALFORMED)
+    yield from _text_outside(file)
     yield ExportItem(file.name, "", file.size, statement.account)
 
 
+def _text_outside(file: ExportFile) -> ExportItems:
+    """Yield a receipt for text that is in no OFX document."""
+    if other := _OUTSIDE.sub("", _text(file)).strip():
+        issue = Issue(ReceiptCode.MALFORMED, f"beside the statement: {other[:40]}")
+        yield ExportItem(file.name, "", 0, issues_only([issue]))
+
+
 _PENDING = Issue(ReceiptCode.NOT_BOOKED, "pending")
+_CORRECTED = Issue(ReceiptCode.NOT_BOOKED, "corrected by the bank")
 
 
 def _is_withdrawn(elements: dict[str, str], corrected: set[str]) -> bool:

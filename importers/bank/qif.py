@@ -35,6 +35,8 @@ from importers.core.text import decode
 _LAYOUT = "qif"
 """All QIF files have one layout."""
 FILE_MAX_BYTES = 16 * 1024 * 1024
+_LETTERS = frozenset("DTUCNPMALSE$%F!^XQIYORZ")
+"""The lines of a record begin with one of these."""
 _TRANSACTION_TYPES = ("!type:bank", "!type:ccard", "!type:cash", "!type:oth a", "!type:oth l")
 
 Transaction = tuple[str, int, dict[str, str]]
@@ -77,6 +79,9 @@ def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
     if b"!TYPE:INVST" in file.read(max_bytes=FILE_MAX_BYTES).upper():
         issue = Issue(ReceiptCode.NOT_SUPPORTED, "investments")
         yield ExportItem(file.name, "", 0, issues_only([issue]))
+    for line, text in _foreign_lines(file):
+        issue = Issue(ReceiptCode.MALFORMED, text[:40])
+        yield ExportItem(file.name, f"line {line:,}", 0, issues_only([issue]))
     count = sum(1 for _ in _transactions(file))
     if not count:
         raise UnreadableError(ReceiptCode.EMPTY)
@@ -96,14 +101,12 @@ def _transactions(file: ExportFile) -> Iterator[Transaction]:
     """Yield (account, line, fields by letter) of each transaction."""
     account, is_account, has_transactions = file.path.stem, False, True
     fields, first_line = dict[str, str](), 1
-    text = decode(file.read(max_bytes=FILE_MAX_BYTES))
-    for number, untrimmed in enumerate(io.StringIO(text, newline=None), 1):
-        line = untrimmed.strip()
+    for number, line in _lines(file):
         if line.startswith("!"):
             is_account = line.lower() == "!account"
             has_transactions = line.lower().startswith(_TRANSACTION_TYPES)
             fields, first_line = {}, number + 1
-        elif line and not line.strip("^"):  # some programs end a record with ^^
+        elif line.startswith("^"):  # some programs end a record with ^^
             if is_account:
                 account = fields.get("N") or account
             elif has_transactions and fields:
@@ -113,6 +116,19 @@ def _transactions(file: ExportFile) -> Iterator[Transaction]:
             fields.setdefault(line[0].upper(), line[1:].strip())
     if has_transactions and not is_account and fields:
         yield account, first_line, fields
+
+
+def _lines(file: ExportFile) -> Iterator[tuple[int, str]]:
+    text = decode(file.read(max_bytes=FILE_MAX_BYTES))
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
+        yield number, line.strip()
+
+
+def _foreign_lines(file: ExportFile) -> Iterator[tuple[int, str]]:
+    """Yield line numbers and texts of what is no QIF, such as a statement in another format."""
+    for number, line in _lines(file):
+        if line and (line[0].upper() not in _LETTERS or (line[0] == "^" and line.strip("^"))):
+            yield number, line
 
 
 def _normalize_date(text: str) -> str:

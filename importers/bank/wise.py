@@ -22,7 +22,7 @@ def unfold_wise_history(table: CsvTable) -> CsvTable:
     rows = []
     for line, cells in table.rows:
         rows += [(line, row) for row in _movements(dict(zip(names, cells, strict=False)))]
-    return CsvTable(table.preamble, _HEADER, rows)
+    return CsvTable(table.preamble, _HEADER, rows, table.rest)
 
 
 def _movements(row: dict[str, str]) -> Iterator[list[str]]:
