@@ -9,10 +9,10 @@ from importers.core import dates
 
 _MONTHS = (
     "jan ene gen янв sty oca tam led", "feb fev фев lut sub hel uno",
-    "mar mrz mrt maa mart мар bre", "apr avr abr avg апр kwi nis huh dub",
+    "mar mrz mrt maa mart мар bre", "apr avr abr апр kwi nis huh dub",
     "may mai mei mag maj май мая tou kve", "jun juin giu июн cze haz kes cvn cerv lipa lipn",
     "jul juil lug июл lip tem hei cvc cervene cervenc srpan srpnj",
-    "aug aou ago авг sie agu elo srpen srpna", "sep set сен wrz eyl syy zar",
+    "aug avg aou ago авг sie agu elo srpen srpna", "sep set сен wrz eyl syy zar",
     "oct okt out ott окт paz eki lok rij", "nov ноя lis kas marr", "dec dez dic des дек gru ara jou pro",
 )  # fmt: skip
 _NUMBER_BY_MONTH = {
@@ -31,6 +31,8 @@ _ERA = re.compile(
     re.IGNORECASE,
 )
 """A year of an era of Japan, whose first one has a name."""
+_CROATIAN_OCTOBER = re.compile(r"\d{1,2}\.\s*listopada", re.IGNORECASE)
+"""Without the dot it is a day of November in Polish."""
 _LAST_YEAR = 2200
 _WEEKDAY = re.compile(r"^[^\W\d]{2,10}[.,]*\s+(?=\d)")
 
@@ -51,7 +53,7 @@ def normalize(text: str) -> str:
     bare = "".join(char for char in word if not unicodedata.combining(char))
     starts = (bare[:length] for length in (7, 5, 4, 3))
     month = next((_NUMBER_BY_MONTH[start] for start in starts if start in _NUMBER_BY_MONTH), None)
-    if month is None:
+    if month is None or _CROATIAN_OCTOBER.match(text):
         return text
     year = int(match["year"])
     year += 0 if year > 99 else 2000 if year < 70 else 1900

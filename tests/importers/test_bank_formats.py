@@ -420,7 +420,8 @@ def erase(connection_id: str, record: ParsedRecord) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["13.01.2569", "2569-01-13", "13. siječnja 2026", "13 січня 2026"]
+    "written",
+    ["13.01.2569", "2569-01-13", "13. siječnja 2026", "13 січня 2026", "13. listopada 2025."],
 )
 def test_receipts_name_dates_that_cannot_be_read(tmp_path: Path, written: str) -> None:
     text = f"Date,Description,Amount\n{written},Shop,-5.00\n14.01.2026,Shop,-6.50\n15.01.2026,Shop,-7.50\n"

@@ -130,6 +130,7 @@ def test_rows_are_those_of_the_bank(tmp_path: Path, rows: str, expected: list[st
         # Names of two months in Czech and in Croatian, or in Polish and in Croatian.
         (("28. lipnja 2025", "3. srpnja 2025"), ["2025-06-28", "2025-07-03"]),
         (("28 lipca 2025", "3 sierpnia 2025"), ["2025-07-28", "2025-08-03"]),
+        (("28 listopada 2025", "3. avgust 2026"), ["2025-11-28", "2026-08-03"]),
         (("令和7年12月28日", "令和8年1月3日"), ["2025-12-28", "2026-01-03"]),
         (("R7.12.28", "R08/01/03"), ["2025-12-28", "2026-01-03"]),
         (("平成31年4月30日", "令和元年5月1日"), ["2019-04-30", "2019-05-01"]),
