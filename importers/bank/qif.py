@@ -35,7 +35,7 @@ from importers.core.text import decode
 _LAYOUT = "qif"
 """All QIF files have one layout."""
 FILE_MAX_BYTES = 16 * 1024 * 1024
-_LETTERS = frozenset("DTUCNPMALSE$%F!^XQIYORZ")
+_LETTERS = frozenset("DTUCNPMALSE$%FX")
 """The lines of a record begin with one of these."""
 _TRANSACTION_TYPES = ("!type:bank", "!type:ccard", "!type:cash", "!type:oth a", "!type:oth l")
 
@@ -125,10 +125,18 @@ def _lines(file: ExportFile) -> Iterator[tuple[int, str]]:
 
 
 def _foreign_lines(file: ExportFile) -> Iterator[tuple[int, str]]:
-    """Yield line numbers and texts of what is no QIF, such as a statement in another format."""
+    """Yield line numbers and texts of what is no QIF, such as a statement in another format.
+
+    Lists of categories and securities have letters of their own.
+    """
+    has_transactions = True
     for number, line in _lines(file):
-        if line and (line[0].upper() not in _LETTERS or (line[0] == "^" and line.strip("^"))):
-            yield number, line
+        if line.startswith("!"):
+            has_transactions = line.lower().startswith(_TRANSACTION_TYPES)
+        elif has_transactions and line:
+            is_end = line[0] == "^" and not line.strip("^")
+            if not is_end and line[0].upper() not in _LETTERS:
+                yield number, line
 
 
 def _normalize_date(text: str) -> str:
