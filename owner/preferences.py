@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from zoneinfo import ZoneInfo, available_timezones
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
@@ -27,7 +28,9 @@ def middleware(
     """Show times in the owner's time zone on pages that need a sign-in. One query for each."""
 
     def activate(request: HttpRequest) -> HttpResponseBase:
-        zone = _stored_time_zone() if request.user.is_authenticated else None
+        # Reading the session of a call without one would add "Vary: Cookie" to answers of the API.
+        has_session = settings.SESSION_COOKIE_NAME in request.COOKIES
+        zone = _stored_time_zone() if has_session and request.user.is_authenticated else None
         with timezone.override(zone):
             return get_response(request)
 

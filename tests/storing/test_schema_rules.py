@@ -24,7 +24,7 @@ SPREAD_ALREADY = {"evidence_record", "evidence_recordchange", "evidence_searchte
 SMALL_NUMBERS = frozenset(
     f"evidence_{name}"
     for name in (
-        "alert", "checkpoint", "collectorstate", "embeddedstream", "importchoice", "importreceipt", "notification",
+        "alert", "backupcopy", "checkpoint", "collectorstate", "embeddedstream", "importchoice", "importreceipt", "notification",
         "quota", "refusedcall", "retention", "source", "sourcedeclaration", "streamstate", "watch",
     )
 )  # fmt: skip
