@@ -115,7 +115,7 @@ def _ending(owner_id: str, now: datetime) -> list[Attention]:
 def _channels(owner_id: str) -> list[Attention]:
     return [
         Attention(
-            f"Notifications by {row.get_transport_display()} do not arrive since"
+            f"Notifications by {row.get_transport_display().lower()} do not arrive since"
             f" {format_time(row.failing_since)} UTC. {row.problem}",
             "Mend it",
             reverse("notifications"),

@@ -1,4 +1,4 @@
-"""Second factor: TOTP devices and one-time recovery codes.
+"""Second factor: TOTP devices, passkeys and one-time recovery codes.
 
 TOTP secrets are encrypted in the database and recovery codes are stored as keyed hashes. An owner who
 lost both creates a set-up link on the server, which disables the second factor.
@@ -24,6 +24,7 @@ from django_otp.plugins.otp_totp.models import TOTPDevice, default_key
 
 from evidence.access import crypto
 from evidence.access.crypto import digests_for
+from evidence.models.passkeys import Passkey
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -92,8 +93,9 @@ _ENROLLED = "_pdpp_enrolled"
 def is_enrolled(user: AbstractBaseUser) -> bool:
     """Return whether sign-in requires the second factor. Queries once per user object."""
     if not hasattr(user, _ENROLLED):
-        is_confirmed = TOTPDevice.objects.filter(user_id=user.pk, confirmed=True).exists()
-        setattr(user, _ENROLLED, is_confirmed)
+        phones = TOTPDevice.objects.filter(user_id=user.pk, confirmed=True).values("pk")
+        passkeys = Passkey.unscoped.filter(user_id=user.pk).values("pk")
+        setattr(user, _ENROLLED, phones.union(passkeys).exists())
     return bool(getattr(user, _ENROLLED))
 
 
@@ -156,6 +158,17 @@ def renew_recovery_codes(user: "User") -> list[str]:
     return codes
 
 
+def has_phone(user: "User") -> bool:
+    """Return whether an authenticator app is confirmed."""
+    return bool(TOTPDevice.objects.filter(user=user, confirmed=True).exists())
+
+
+def forget_enrolment(user: "User") -> None:
+    """Query again whether sign-in requires the second factor."""
+    with contextlib.suppress(AttributeError):
+        delattr(user, _ENROLLED)
+
+
 def count_recovery_codes(user: "User") -> int:
     """Return the number of unused recovery codes."""
     device = StaticDevice.objects.filter(user=user).first()
@@ -164,7 +177,8 @@ def count_recovery_codes(user: "User") -> int:
 
 @transaction.atomic
 def disable(user: "User") -> None:
-    """Delete all devices, so that the password is enough to sign in."""
+    """Delete all devices and passkeys, so that the password is enough to sign in."""
+    Passkey.unscoped.filter(user=user).delete()
     TOTPDevice.objects.filter(user=user).delete()
     StaticDevice.objects.filter(user=user).delete()
     setattr(user, _ENROLLED, False)

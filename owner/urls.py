@@ -5,6 +5,8 @@ from django.urls import path
 from owner import admin as admin  # registers the admin pages
 from owner.account_choices import account_choices
 from owner.account_sign_in import sign_in_again, sign_in_form, signed_in
+from owner.accounts.confirm_view import confirm
+from owner.accounts.passkey_views import add_passkey, passkey_options, remove_passkey
 from owner.accounts.second_factor_views import second_factor_check
 from owner.accounts.setup_views import set_up
 from owner.accounts.sign_in import sign_in
@@ -51,6 +53,10 @@ urlpatterns = [
     path("set-up/<str:token>/", set_up, name="set-up"),
     path("login", sign_in, name="login"),
     path("login/second", second_factor_check, name="second-factor"),
+    path("login/confirm", confirm, name="confirm"),
+    path("login/passkeys/add", add_passkey, name="passkey-add"),
+    path("login/passkeys/remove", remove_passkey, name="passkey-remove"),
+    path("login/passkeys/options/<str:purpose>", passkey_options, name="passkey-options"),
     path("oauth/authorize", authorize, name="authorize"),
     path("oauth/token", token),
     path("oauth/revoke", revoke),

@@ -1,4 +1,4 @@
-"""Second-factor pages: the code after the password, enrolment, recovery codes and switching it off."""
+"""Second-factor pages: the code or passkey after the password, enrolment, and recovery codes."""
 
 import base64
 from typing import Any, cast
@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.models import User
 from django.contrib.auth.views import RedirectURLMixin, redirect_to_login
-from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import reverse, reverse_lazy
@@ -22,12 +21,13 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.generic import FormView
 from django_otp import login as otp_login
 from django_otp.models import Device
+from django_otp.plugins.otp_static.models import StaticDevice
 from django_otp.plugins.otp_totp.models import TOTPDevice
 from typing_extensions import override
 
 from evidence.access import sign_in_throttle
-from owner import second_factor
-from owner.accounts import known_browsers
+from owner import passkeys, second_factor
+from owner.accounts import known_browsers, step_up
 from owner.permissions import is_owner, is_owner_account, with_security_headers
 from owner.site import page
 
@@ -40,17 +40,32 @@ class CodeInput(forms.TextInput):
         return None
 
 
+class HiddenAnswer(forms.HiddenInput):
+    """Hidden input that is empty again after each submission, because an answer counts once."""
+
+    @override
+    def format_value(self, value: Any) -> None:
+        return None
+
+
+WRONG_PASSKEY = "The passkey was not accepted. Try again, or enter a recovery code."
+
+
 class CodeForm(forms.Form):
-    """A TOTP code or recovery code. `device` is the device that accepted it."""
+    """A TOTP code, a recovery code or the answer of a passkey. `device` accepted it."""
 
     throttled = "second factor"
     wrong = "Wrong or already used code. Enter the current code from your authenticator app."
     code = forms.CharField(
         label="Code",
         max_length=40,
+        required=False,
         widget=CodeInput(
             attrs={"autocomplete": "one-time-code", "autofocus": True, "spellcheck": "false"}
         ),
+    )
+    passkey = forms.CharField(
+        required=False, max_length=passkeys.MAX_RESPONSE_CHARS, widget=HiddenAnswer
     )
     retry_after: int | None = None
     device: Device | None = None
@@ -59,7 +74,12 @@ class CodeForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.request = request
 
-    def clean_code(self) -> str:
+    @override
+    def clean(self) -> None:
+        code, answer = self.cleaned_data.get("code", ""), self.cleaned_data.get("passkey", "")
+        if not code and not answer:
+            self.add_error("code", "This field is required.")
+            return
         user = self.request.user
         assert isinstance(user, User)  # noqa: S101 - the views require a signed-in account
         keys = known_browsers.throttle_keys(self.request, user.get_username(), kind=self.throttled)
@@ -67,27 +87,31 @@ class CodeForm(forms.Form):
             attempt = sign_in_throttle.record_attempt(*keys, now=timezone.now())
         except sign_in_throttle.ThrottledError as error:
             self.retry_after = error.retry_after
-            raise ValidationError(str(error), code="throttled") from None
-        code: str = self.cleaned_data["code"]
-        if not self.accepts(user, code):
-            raise ValidationError(self.wrong, code="wrong")
-        attempt.succeeded()
-        return code
+            self.add_error("code", str(error))
+            return
+        problem = self.check(user, code, answer)
+        if problem is None:
+            attempt.succeeded()
+        else:
+            self.add_error("code", problem)
 
-    def accepts(self, user: User, code: str) -> bool:
-        self.device = self.verify(user, code)
-        return self.device is not None
-
-    def verify(self, user: User, code: str) -> Device | None:
-        return second_factor.verify_code(user, code)
+    def check(self, user: User, code: str, answer: str) -> str | None:
+        """Set `device`, or return what is wrong."""
+        if answer:
+            session = self.request.session
+            self.device = passkeys.verify(user, session, answer, now=timezone.now())
+            return WRONG_PASSKEY if self.device is None else None
+        self.device = second_factor.verify_code(user, code)
+        return self.wrong if self.device is None else None
 
 
 class EnrolmentForm(CodeForm):
     """The first code of a device that is being enrolled."""
 
     @override
-    def verify(self, user: User, code: str) -> Device | None:
-        return second_factor.confirm_enrolment(user, code)
+    def check(self, user: User, code: str, answer: str) -> str | None:
+        self.device = second_factor.confirm_enrolment(user, code)
+        return self.wrong if self.device is None else None
 
 
 class PasswordForm(CodeForm):
@@ -102,8 +126,8 @@ class PasswordForm(CodeForm):
     )
 
     @override
-    def accepts(self, user: User, code: str) -> bool:
-        return user.check_password(code)
+    def check(self, user: User, code: str, answer: str) -> str | None:
+        return None if code and user.check_password(code) else self.wrong
 
 
 def step_up_form(request: HttpRequest) -> CodeForm:
@@ -117,6 +141,7 @@ def mark_verified(request: HttpRequest, device: Device) -> None:
     """Store in the session that the second factor was verified, under a new session key."""
     request.session.cycle_key()
     otp_login(request, device)
+    step_up.mark_confirmed(request)
 
 
 def with_retry_after(response: HttpResponse, form: CodeForm) -> HttpResponse:
@@ -152,6 +177,11 @@ class SecondFactorView(RedirectURLMixin, FormView[CodeForm]):
         return super().get_form_kwargs() | {"request": self.request}
 
     @override
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        context = passkey_context(cast("User", self.request.user))
+        return super().get_context_data(**kwargs) | context
+
+    @override
     def form_valid(self, form: CodeForm) -> HttpResponse:
         assert form.device is not None  # noqa: S101 - a valid form has a device
         mark_verified(self.request, form.device)
@@ -169,11 +199,22 @@ second_factor_check = with_security_headers(
 )
 
 
+def passkey_context(user: User) -> dict[str, Any]:
+    """Return what templates with a passkey button need."""
+    return {
+        "passkeys": passkeys.list_passkeys(user),
+        "passkey_origin": passkeys.origin(),
+        "has_phone": second_factor.has_phone(user),
+    }
+
+
 @sensitive_post_parameters()
 def second_factor_page(request: HttpRequest) -> HttpResponse:
     """Set up or switch off the second factor, or renew the recovery codes."""
     user = cast("User", request.user)
     action = request.POST.get("action", "")
+    if action in ("start", "confirm") and step_up.is_needed(request):
+        return redirect(step_up.url(request.path))
     if action == "start":
         second_factor.start_enrolment(user)
         return redirect(request.path)
@@ -189,7 +230,7 @@ def _confirm(request: HttpRequest, user: User) -> HttpResponse:
     if not form.is_valid() or form.device is None:
         return with_retry_after(_status_page(request, user, form, status=422), form)
     mark_verified(request, form.device)
-    return _recovery_codes_page(request, second_factor.renew_recovery_codes(user))
+    return recovery_codes_page(request, second_factor.renew_recovery_codes(user))
 
 
 def _change_with_code(request: HttpRequest, user: User, action: str) -> HttpResponse:
@@ -198,16 +239,16 @@ def _change_with_code(request: HttpRequest, user: User, action: str) -> HttpResp
     if not form.is_valid():
         return with_retry_after(_status_page(request, user, form, status=422), form)
     if action == "renew":
-        if not isinstance(form.device, TOTPDevice):
-            form.add_error("code", "Enter a code from your authenticator app.")
+        if isinstance(form.device, StaticDevice):
+            form.add_error("code", "Enter a code from your authenticator app, or use a passkey.")
             return _status_page(request, user, form, status=422)
-        return _recovery_codes_page(request, second_factor.renew_recovery_codes(user))
+        return recovery_codes_page(request, second_factor.renew_recovery_codes(user))
     second_factor.disable(user)
     messages.success(request, "Second factor turned off. You sign in with your password only.")
     return redirect(request.path)
 
 
-def _recovery_codes_page(request: HttpRequest, codes: list[str]) -> HttpResponse:
+def recovery_codes_page(request: HttpRequest, codes: list[str]) -> HttpResponse:
     context = {"codes": codes, "back": reverse("admin:second_factor")}
     return page(request, "recovery_codes", title="Recovery codes", context=context).render()
 
@@ -224,6 +265,7 @@ def _status_page(
         "is_pending": device is not None,
         "qr_code": _qr_code(device) if device else "",
         "secret": _secret_text(device) if device else "",
+        **passkey_context(user),
     }
     title = "Second factor"
     return page(request, "second_factor", title=title, context=context, status=status).render()

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from evidence.access import sign_in_throttle
 from evidence.models.accounts import get_or_create_owner
-from owner.accounts import setup_link
+from owner.accounts import setup_link, step_up
 from owner.permissions import PAGE_HEADERS
 from owner.preferences import PreferencesForm, browser_language
 
@@ -112,7 +112,8 @@ def set_up(request: HttpRequest, token: str) -> HttpResponse:
     except setup_link.InvalidLinkError:
         return _page(request, "link_invalid", context={}, status=410)
     form.save()
-    login(request, user)
+    login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+    step_up.mark_confirmed(request)
     return redirect("home")
 
 

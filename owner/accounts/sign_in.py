@@ -15,7 +15,8 @@ from typing_extensions import override
 
 from evidence.access import sign_in_throttle
 from owner import second_factor
-from owner.accounts import known_browsers
+from owner.accounts import known_browsers, step_up
+from owner.accounts.proxy_backend import is_proxy_session
 from owner.accounts.second_factor_views import second_factor_url
 from owner.permissions import is_owner, is_owner_account, with_security_headers
 
@@ -68,6 +69,8 @@ class SignInView(LoginView):
         user = request.user
         if is_owner_account(user) and not is_owner(user):
             return redirect(second_factor_url(self.get_success_url()))
+        if is_owner(user) and is_proxy_session(request):
+            return redirect(self.get_success_url())
         return super().get(request, *args, **kwargs)
 
     @override
@@ -75,6 +78,7 @@ class SignInView(LoginView):
         response = super().form_valid(form)
         if second_factor.is_enrolled(form.get_user()):
             return redirect(second_factor_url(self.get_success_url()))
+        step_up.mark_confirmed(self.request)
         known_browsers.remember(response, form.get_user().get_username())
         return response
 

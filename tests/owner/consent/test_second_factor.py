@@ -293,6 +293,17 @@ def test_another_phone_takes_over_once_it_has_shown_a_code(owner: User, clock: T
     assert is_in(browser)
 
 
+def test_unattended_browser_sets_up_no_other_phone(owner: User, clock: Traveller) -> None:
+    browser, _ = enrol(owner, clock)
+    clock.shift(11 * 60)
+
+    for action in ("start", "confirm"):
+        answer = browser.post(PAGE, {"action": action, "code": phone(owner)})
+        assert answer["Location"].startswith("/login/confirm?")
+
+    assert not TOTPDevice.objects.filter(confirmed=False).exists()
+
+
 @pytest.mark.django_db(
     transaction=True
 )  # the command waits for its turn over a connection of its own
