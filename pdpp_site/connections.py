@@ -7,9 +7,9 @@ that reads nothing, no limit on header size, and no limit per client address.
 import ipaddress
 import resource
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 from typing_extensions import override
 from uvicorn.middleware.proxy_headers import _TrustedHosts
@@ -28,6 +28,8 @@ UNREAD_BODY_SECONDS = 5.0
 STALLED_SECONDS = 60.0
 """Time for a client to read from a full send buffer."""
 MAX_OPEN_FILES = 65_536
+PROXY_USER_KEY = "pdpp.proxy_user"
+"""Member of the ASGI scope with the values of PDPP_PROXY_USER_HEADER that a listed peer sent."""
 IPV6_NETWORK_BITS = 64
 """An IPv6 customer has at least a /64 network, so the network counts as one client."""
 
@@ -98,6 +100,10 @@ class ClientConnection(HttpToolsProtocol):
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_parsed(name + value)
+        if self._table.names_owner(name):
+            if self._table.may_name_owner(self.address):
+                cast("dict[str, Any]", self.scope).setdefault(PROXY_USER_KEY, []).append(value)
+            return
         super().on_header(name, value)
 
     def _count_parsed(self, part: bytes) -> None:
@@ -170,9 +176,19 @@ class ConnectionTable:
     trusted proxies have no limit of their own: RunningRequests limits the clients that they name.
     """
 
-    def __init__(self, *, max_connections: int, max_per_client: int, proxies: list[str]) -> None:
+    def __init__(
+        self,
+        *,
+        max_connections: int,
+        max_per_client: int,
+        proxies: list[str],
+        user_header: str = "",
+        user_peers: Sequence[str] = (),
+    ) -> None:
         self._max_connections, self._max_per_client = max_connections, max_per_client
         self._proxies = _TrustedHosts(proxies)
+        self._user_header = user_header.encode()
+        self._user_peers = _TrustedHosts(list(user_peers))
         self._open: dict[ClientConnection, None] = {}
         self._by_client: dict[str, dict[ClientConnection, None]] = defaultdict(dict)
 
@@ -200,6 +216,17 @@ class ConnectionTable:
             same_client.pop(connection, None)
             if not same_client:
                 del self._by_client[client]
+
+    def names_owner(self, header: bytes) -> bool:
+        """Return whether this is the header in which a proxy names the signed-in owner.
+
+        Other programs read `_` as `-`, so such a name counts too.
+        """
+        return bool(self._user_header) and header.lower().replace(b"_", b"-") == self._user_header
+
+    def may_name_owner(self, peer: str) -> bool:
+        """Return whether a peer, by the address of its connection, is trusted to name the owner."""
+        return peer in self._user_peers
 
     def close_late(self, now: float) -> None:
         for connection in list(self._open):

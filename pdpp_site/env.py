@@ -6,6 +6,7 @@ An empty variable counts as not set.
 import contextlib
 import ipaddress
 import os
+import re
 from collections.abc import Collection, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +19,14 @@ BOOLEANS = {"true": True, "yes": True, "on": True, "1": True} | {
 }  # fmt: skip
 MAX_INTEGER = 2**31 - 1
 ANY_NETWORK = "*"
+HEADER_NAME = re.compile(r"[a-z][a-z0-9-]{2,63}")
+STANDARD_HEADERS = {
+    "accept", "accept-encoding", "accept-language", "authorization", "connection",
+    "content-length", "content-type", "cookie", "expect", "forwarded", "host", "last-event-id",
+    "origin", "range", "referer", "sec-fetch-site", "transfer-encoding", "upgrade",
+    "user-agent", "x-csrftoken", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
+    "x-real-ip",
+}  # fmt: skip
 SCHEMES = ("postgresql", "postgres", "pgsql", "psql")
 
 
@@ -76,6 +85,21 @@ class Environment:
             if value != ANY_NETWORK and not _is_network(value):
                 raise _invalid(name, value, "addresses or networks such as 172.30.77.0/24")
         return values or default
+
+    def header_name(self, name: str, *, peers: Collection[str]) -> str:
+        """Return the name of a header that no client needs, in lower case, or an empty string.
+
+        With a name, the peers that may send it must be listed.
+        """
+        value = self.string(name).strip().lower()
+        if value and (not HEADER_NAME.fullmatch(value) or value in STANDARD_HEADERS):
+            raise _invalid(name, value, "a header of your proxy, such as Remote-User")
+        if value and (not peers or ANY_NETWORK in peers):
+            raise ImproperlyConfigured(
+                f"{name} needs PDPP_PROXY_USER_PEERS: the addresses of your proxy, such as 127.0.0.1."
+                " Anyone at these addresses can sign in as you."
+            )
+        return value
 
 
 def database_settings(url: str) -> dict[str, Any]:

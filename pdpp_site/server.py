@@ -92,6 +92,8 @@ def connection_table() -> ConnectionTable:
         max_connections=min(settings.PDPP_CONNECTIONS, raise_file_limit() // 2),
         max_per_client=settings.PDPP_CLIENT_CONNECTIONS,
         proxies=settings.PDPP_TRUSTED_PROXIES,
+        user_header=settings.PDPP_PROXY_USER_HEADER,
+        user_peers=settings.PDPP_PROXY_USER_PEERS,
     )
 
 

@@ -11,8 +11,7 @@ from operations.postgres import server
 from pdpp_site import env as environment
 from pdpp_site import oauth_library
 
-# Allows ModelAdmin[Grant] at run time.
-django_stubs_ext.monkeypatch()
+django_stubs_ext.monkeypatch()  # allows ModelAdmin[Grant] at run time
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environment.Environment()
 
@@ -25,6 +24,8 @@ PDPP_PUBLIC_URL = env.url("PDPP_PUBLIC_URL", default=f"http://127.0.0.1:{PDPP_PO
 PDPP_ALLOWED_HOSTS = env.string_list("PDPP_ALLOWED_HOSTS")
 PDPP_BROWSER_ORIGINS = env.string_list("PDPP_BROWSER_ORIGINS")
 PDPP_TRUSTED_PROXIES = env.networks("PDPP_TRUSTED_PROXIES", default=["127.0.0.1", "::1"])
+PDPP_PROXY_USER_PEERS = env.networks("PDPP_PROXY_USER_PEERS", default=[])
+PDPP_PROXY_USER_HEADER = env.header_name("PDPP_PROXY_USER_HEADER", peers=PDPP_PROXY_USER_PEERS)
 PDPP_SECRET_KEY = env.string("PDPP_SECRET_KEY")
 PDPP_SECRET_KEY_FALLBACKS = env.string_list("PDPP_SECRET_KEY_FALLBACKS")
 PDPP_DATABASE_POOL = env.integer("PDPP_DATABASE_POOL", default=16)
@@ -101,6 +102,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "owner.accounts.proxy_sign_in.ProxySignInMiddleware",
     "django_otp.middleware.OTPMiddleware",
     "owner.preferences.middleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -145,9 +147,10 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend", "owner.accounts.proxy_backend.ProxyBackend"
+]  # fmt: skip
 LOGIN_URL = "login"
-# operations.notifications sends mail to the owner; nothing else may.
-EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
 OTP_TOTP_ISSUER = "PDPP"
 # evidence.access.sign_in_throttle limits every step of signing in.
 OTP_TOTP_THROTTLE_FACTOR = OTP_STATIC_THROTTLE_FACTOR = 0

@@ -53,7 +53,7 @@ STARTERS = {
     "pdpp_site": [
         "test_connections.py", "test_environment.py", "test_headers.py", "test_mcp_stdio.py",
         "test_request_bodies.py", "test_run.py", "test_settings.py", "test_site.py",
-        "test_turns_of_callers.py", "test_waits.py", "test_wsgi_bridge.py",
+        "test_proxy_sign_in.py", "test_turns_of_callers.py", "test_waits.py", "test_wsgi_bridge.py",
     ],
     "storing": ["test_killed.py", "test_memory.py"],
 }  # fmt: skip

@@ -26,7 +26,7 @@ class ProxyBackend(RemoteUserBackend):
 
     @override
     def user_can_authenticate(self, user: Any) -> bool:
-        return is_owner_account(user)
+        return bool(settings.PDPP_PROXY_USER_HEADER) and is_owner_account(user)
 
 
 PATH = f"{__name__}.{ProxyBackend.__name__}"
