@@ -9,6 +9,7 @@ from django.db.models import F, QuerySet
 from evidence.access.grant_states import GrantState, filter_state, with_grant_state
 from evidence.access.grant_text import humanize, stream_label
 from evidence.access.sql import SQL, fetch_all_generic_plan
+from evidence.models.accounts import Client
 from evidence.models.grants import Grant, Package
 from evidence.models.quotas import Alert, RefusedCall
 from evidence.models.sources import load_declarations
@@ -111,6 +112,20 @@ def new_access(owner_id: str, *, since: datetime) -> list[NewAccess]:
         NewAccess(row.pk, row.client.display_name, tuple(sources.get(row.pk, ())), row.created_at)
         for row in packages.select_related("client").order_by("created_at", "pk")
     ]
+
+
+def grants_by_source(owner_id: str) -> dict[str, list[str]]:
+    """Return the ids of all grants, ended ones too, by the declared name of their source."""
+    rows = Grant.unscoped.filter(package__owner_id=owner_id).order_by("source__display_name")
+    found: dict[str, list[str]] = {}
+    for source, grant_id in rows.values_list("source__display_name", "pk"):
+        found.setdefault(source, []).append(grant_id)
+    return found
+
+
+def client_names(owner_id: str) -> dict[str, str]:
+    rows = Client.unscoped.filter(owner_id=owner_id)
+    return dict(rows.values_list("client_id", "display_name"))
 
 
 def ending_grants(

@@ -108,9 +108,9 @@ def add_notification(
 
     One query for a known occasion.
     """
-    occasion = {"owner_id": owner_id, "kind": kind.value, "key": key}
-    if Notification.unscoped.filter(**occasion).exists():
+    if is_announced(kind, key, owner_id=owner_id):
         return False
+    occasion = {"owner_id": owner_id, "kind": kind.value, "key": key}
     row, is_new = Notification.unscoped.get_or_create(
         **occasion, defaults={"text": text[:MAX_TEXT_CHARS], "path": path, "created_at": now}
     )
@@ -121,6 +121,12 @@ def add_notification(
             for channel_id in channels.values_list("pk", flat=True)
         )
     return is_new
+
+
+def is_announced(kind: NotificationKind, key: str, *, owner_id: str) -> bool:
+    """Return whether an occasion is known. One query."""
+    rows = Notification.unscoped.filter(owner_id=owner_id, kind=kind.value, key=key)
+    return rows.exists()
 
 
 def claim_channels(owner_id: str, *, now: datetime, until: datetime) -> Sequence[str]:

@@ -8,6 +8,7 @@ has accepted it and before that is stored.
 import logging
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 
 from django.conf import settings
 from django.utils import timezone
@@ -17,6 +18,7 @@ from evidence.models.notifications import Notification, NotificationChannel
 from evidence.storing import notifications as store
 from evidence.storing.source_accounts import SealedError
 from operations.notifications import notify
+from operations.notifications.digest import monthly_digest
 from operations.notifications.notices import current_notices
 from operations.notifications.transports import ChannelError, Message, send
 
@@ -36,9 +38,11 @@ def notifications() -> Iterator[None]:
     """Queue new notifications, and send what is due. The function's name is a label in metrics."""
     now = timezone.now()
     owner_id = get_or_create_owner(now).pk
-    if not store.list_channels(owner_id):
+    channels = store.list_channels(owner_id)
+    if not channels:
         return
-    for notice in current_notices(owner_id, now=now):
+    digest = monthly_digest(owner_id, since=channels[0].created_at, now=now)
+    for notice in chain(current_notices(owner_id, now=now), digest):
         notify(notice.kind, key=notice.key, text=notice.text, path=notice.path, now=now)
     yield
     for channel_id in store.claim_channels(owner_id, now=now, until=now + RESERVATION):

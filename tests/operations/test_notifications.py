@@ -28,7 +28,7 @@ from evidence.models.sources import Source
 from evidence.storing import notifications as store
 from evidence.storing.source_accounts import SealedError
 from importers.authoring.https_server import HttpsServer, https_server
-from operations.notifications import notify
+from operations.notifications import digest, notify
 from operations.notifications.delivery import notifications, send_test
 from tests.operations.notification_receivers import (
     PASSWORD,
@@ -172,6 +172,45 @@ def test_kind_can_be_switched_off(
     announce(2)
 
     assert receiver.requests == []
+
+
+def test_digest_counts_by_app_and_source_once_a_month(
+    world: World, receiver: HttpsServer, clock: Traveller
+) -> None:
+    hook(receiver)
+    for path in ("/v1/streams/messages/records", "/v1/streams/transactions/records"):
+        for who in ("bob", "dora"):
+            world.get(path, who, limit=2, connection_id="cin_bank" if "trans" in path else PERSONAL)
+    world.get("/v1/streams/messages/records", "bob", connection_id=PERSONAL, limit=1)
+    assert announce() == []
+
+    clock.move_to("2026-12-01T00:00:01Z")
+    announce()
+    clock.move_to("2026-12-31T23:59:59Z")
+    announce(2)
+
+    [body] = bodies(receiver)
+    assert body["notifications"][0]["text"].splitlines() == [
+        "What apps read in November 2026:",
+        "“Bob” read 3 records of Mail in 2 answers.",
+        "“Dora” read 2 records of Bank in 1 answer and 2 records of Mail in 1 answer.",
+    ]
+    clock.move_to("2027-01-01T00:00:00Z")
+    assert announce()[-1] == "In December 2026, no app read anything."
+
+
+def test_digest_of_many_apps_is_bounded(
+    world: World, receiver: HttpsServer, clock: Traveller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook(receiver)
+    for who in ("bob", "dora"):
+        world.get("/v1/streams/messages/records", who, connection_id=PERSONAL, limit=1)
+    monkeypatch.setattr(digest, "MAX_APPS", 1)
+    clock.move_to("2026-12-01T00:00:00Z")
+
+    [text] = announce()
+
+    assert text.endswith("1 more apps read something.")
 
 
 def test_names_of_strangers_become_plain_words(world: World, receiver: HttpsServer) -> None:
