@@ -21,6 +21,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "style-src 'self'",
         "img-src 'self' data:",
         "connect-src 'self'",
+        "manifest-src 'self'",
         "form-action 'self'",
         "base-uri 'none'",
         "frame-ancestors 'none'",
@@ -33,8 +34,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
 PAGE_HEADERS = {
     "Referrer-Policy": "strict-origin",
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; form-action 'self'; "
-        "base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
 }
 

@@ -1,0 +1,66 @@
+"""The owner's pages as an installed web app: manifest, icons, and nothing offline."""
+
+import json
+import struct
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.test import Client as HttpClient
+
+from owner.permissions import CONTENT_SECURITY_POLICY
+from tests.owner.pages.browser import Browser
+from tests.world import World
+
+MANIFEST = "/static/owner/manifest.json"
+
+
+def linked(alice: Browser, path: str) -> dict[str, list[str]]:
+    """The addresses that a page links, by relation."""
+    found: dict[str, list[str]] = {}
+    for tag, given in alice.open(path).elements:
+        if tag == "link":
+            found.setdefault(str(given["rel"]), []).append(str(given["href"]))
+    return found
+
+
+@pytest.mark.parametrize("path", ["/", "/login", "/admin/", "/notifications", "/none"])
+def test_each_page_links_manifest_and_icons(world: World, alice: Browser, path: str) -> None:
+    alice.http.defaults["HTTP_ACCEPT"] = "text/html"
+    links = linked(alice, path)
+
+    assert links["manifest"] == [MANIFEST]
+    for address in [*links["icon"], *links["apple-touch-icon"]]:
+        assert finders.find(address.removeprefix("/static/")), address
+
+
+def test_manifest_names_icons_of_their_size() -> None:
+    manifest = json.loads(Path(str(finders.find("owner/manifest.json"))).read_text())
+
+    assert (manifest["start_url"], manifest["scope"], manifest["display"]) == (
+        "/", "/", "standalone",
+    )  # fmt: skip
+    for icon in manifest["icons"]:
+        address = urljoin(MANIFEST, icon["src"]).removeprefix("/static/")
+        content = Path(str(finders.find(address))).read_bytes()
+        if icon["type"] == "image/png":
+            width, height = struct.unpack(">II", content[16:24])
+            assert f"{width}x{height}" == icon["sizes"]
+        else:
+            assert b"<script" not in content
+
+
+def test_manifest_is_served_with_its_type() -> None:
+    answer = HttpClient().get(MANIFEST)
+
+    assert answer.status_code == 200
+    assert answer["Content-Type"].startswith("application/json")
+    answer.close()
+
+
+def test_policy_allows_no_worker_and_no_other_origin() -> None:
+    assert "manifest-src 'self'" in CONTENT_SECURITY_POLICY
+    assert "worker-src" not in CONTENT_SECURITY_POLICY
+    scripts = Path(str(finders.find("owner/pages.css"))).parent.glob("*.js")
+    assert not [each for each in scripts if "serviceWorker" in each.read_text()]
