@@ -1,12 +1,31 @@
 """Forms for sending an export, and for what its owner knows about it."""
 
+from collections.abc import Mapping, Sequence
+from typing import cast
+
 from django import forms
 
-from importers.core.importer import DATE_ORDERS
+from importers.core.importer import DATE_ORDERS, FileSample
 from importers.registry import installed_importers
 from owner.preferences import base_language
 from owner.records.periods import zone_name
 from owner.site import owner
+from owner.text import escape_invisible
+
+COLUMN_PREFIX = "column_"
+COLUMN_LABELS = {
+    "date": "Date",
+    "amount": "Amount",
+    "debit": "Money out",
+    "credit": "Money in",
+    "currency": "Currency",
+    "counterparty": "Name of the other side",
+    "memo": "Purpose",
+    "account": "Your account",
+    "category": "Category",
+    "fee": "Fee",
+    "balance": "Balance",
+}
 
 
 class SendForm(forms.Form):
@@ -74,9 +93,45 @@ class WishForm(forms.Form):
             ("inverted", "They are purchases with a card"),
         ],
     )
-    columns = forms.CharField(
-        label="Columns of a CSV file",
-        required=False,
-        widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="A line each, where the names do not say it: date=Buchungstag",
-    )
+
+    def __init__(
+        self, data: Mapping[str, str] | None = None, *, samples: Sequence[FileSample] = ()
+    ) -> None:
+        """Offer the columns of the samples, and show what their values mean in each choice."""
+        super().__init__(data)
+        for name in ("date_order", "decimal"):
+            menu = cast("forms.ChoiceField", self.fields[name])
+            texts = next((each.readings[name] for each in samples if each.readings.get(name)), {})
+            menu.choices = [
+                (value, f"{label}: {escape_invisible(texts[value])}" if value in texts else label)
+                for value, label in cast("list[tuple[str, str]]", menu.choices)
+            ]
+        headers = list(dict.fromkeys(filter(None, (n for each in samples for n in each.header))))
+        read = {name: column for each in reversed(samples) for name, column in each.columns.items()}
+        for name, label in COLUMN_LABELS.items() if headers else ():
+            recognized = escape_invisible(read[name]) if name in read else "none"
+            self.fields[COLUMN_PREFIX + name] = forms.ChoiceField(
+                label=label,
+                required=False,
+                choices=[
+                    ("", f"As recognized: {recognized}"),
+                    *((column, escape_invisible(column)) for column in headers),
+                ],
+            )
+
+    @property
+    def column_menus(self) -> list[forms.BoundField]:
+        return [field for field in self if field.name.startswith(COLUMN_PREFIX)]
+
+    @property
+    def other_fields(self) -> list[forms.BoundField]:
+        return [field for field in self if not field.name.startswith(COLUMN_PREFIX)]
+
+    def wish(self) -> dict[str, str]:
+        """Return the values for ``parse_import_request``; the menus need not be known yet."""
+        known = {name: str(self.cleaned_data.get(name, "")) for name in self.base_fields}
+        chosen = {name: self.data.get(COLUMN_PREFIX + name) for name in COLUMN_LABELS}
+        lines = (
+            f"{name}={' '.join(column.splitlines())}" for name, column in chosen.items() if column
+        )
+        return known | {"columns": "\n".join(lines)}

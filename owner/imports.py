@@ -19,14 +19,14 @@ from evidence.models.imports import ImportRun
 from evidence.storing import uploads
 from evidence.storing.uploads import Upload
 from evidence.storing.waiting_exports import answer, dismiss, find_waiting, list_waiting, locate
-from importers.core.importer import parse_import_request
+from importers.core.importer import FileSample, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
 from importers.runs import preview
 from importers.runs.import_totals import total_lines
 from importers.runs.preview import ExportPreview, preview_export
 from importers.runs.store import find_run, latest_runs, list_receipts
-from owner.import_forms import SendForm, WishForm
+from owner.import_forms import COLUMN_LABELS, SendForm, WishForm
 from owner.site import OwnerAdmin, owner, owner_site, page
 from owner.text import escape_invisible, format_time, pluralize
 
@@ -71,9 +71,19 @@ def part_lines(found: ExportPreview) -> list[PartLines]:
     return lines
 
 
+def table_lines(sample: FileSample) -> dict[str, Any]:
+    """Return the first rows of a table; each column has its name and what it is read as."""
+    labels = {column: COLUMN_LABELS.get(name, "") for name, column in sample.columns.items()}
+    return {
+        "file": escape_invisible(sample.file),
+        "columns": [(escape_invisible(name), labels.get(name, "")) for name in sample.header],
+        "rows": [[escape_invisible(cell) for cell in cells] for cells in sample.rows],
+    }
+
+
 def left_lines(found: ExportPreview) -> list[str]:
     return [
-        escape_invisible(f"{name}: {preview.issue_text(issue)}")
+        escape_invisible(f"{name}: {preview.issue_text(issue, on_page=True)}")
         for name, issue in found.skipped[:LEFT_SHOWN]
     ]
 
@@ -93,7 +103,7 @@ def run_lines(run: ImportRun, *, receipts: int = 0) -> RunLines:
         began=format_time(run.started_at),
         text=text,
         percent=100 if run.status == ImportRun.Status.FINISHED else percent,
-        receipts=[escape_invisible(preview.receipt_line(each)) for each in said],
+        receipts=[escape_invisible(preview.receipt_line(each, on_page=True)) for each in said],
         totals=[
             escape_invisible(line)
             for line in total_lines(run.totals, source=run.connection.display_name)
@@ -219,24 +229,34 @@ def _preview(
     """
     words = request.POST if request.method == "POST" else None
     form = WishForm(words)
-    chosen: Mapping[str, str] = form.cleaned_data if words and form.is_valid() else {}
     context: dict[str, Any] = {"form": form, "waiting_question": question}
     title = escape_invisible(export.name)
     try:
-        found = preview_export(
-            export, request=parse_import_request(chosen), owner_id=owner().pk, now=timezone.now()
-        )
+        found = _find_parts(export, form.wish() if words and form.is_valid() else {})
     except InvalidRequest as refusal:
-        context["refusal"] = refusal.message
+        if words and refusal.param in form.fields:
+            form.add_error(refusal.param, refusal.message)
+        else:
+            context["refusal"] = refusal.message
         return page(request, "import_look", title=title, context=context)
     except UnreadableError as error:
         context["refusal"] = RECEIPT_TEXTS[error.issue.code].problem
         return page(request, "import_look", title=title, context=context)
     is_ready = bool(found.parts) and all(part.missing_option is None for part in found.parts)
+    context["form"] = form = WishForm(words, samples=found.samples)
     if words is not None and form.is_valid() and is_ready and "start" in words:
-        return redirect(start({name: str(value) for name, value in chosen.items()}))
-    context |= {"parts": part_lines(found), "left": left_lines(found), "is_ready": is_ready}
+        return redirect(start(form.wish()))
+    context |= {
+        "parts": part_lines(found),
+        "left": left_lines(found),
+        "tables": [table_lines(each) for each in found.samples if each.header],
+    }
     return page(request, "import_look", title=title, context=context)
+
+
+def _find_parts(export: Path, wish: Mapping[str, str]) -> ExportPreview:
+    request, now = parse_import_request(wish), timezone.now()
+    return preview_export(export, request=request, owner_id=owner().pk, now=now, with_samples=True)
 
 
 def _watch(request: HttpRequest, upload: Upload) -> HttpResponse:

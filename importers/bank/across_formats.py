@@ -39,6 +39,7 @@ def once_across_formats(importer: Importer, *prefixes: str) -> Importer:
         claim=importer.claim,
         prepare=partial(_prepare, importer, prefixes),
         read=partial(_read, importer, prefixes),
+        sample=importer.sample,
     )
 
 

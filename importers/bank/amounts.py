@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import NamedTuple
 
-from importers.core.importer import ChoiceNeeded
+from importers.core.importer import DECIMALS, ChoiceNeeded
 
 MAX_DIGITS = 15
 """A JSON number keeps this many digits exactly."""
@@ -126,6 +126,30 @@ def fits_currency(amount: Decimal, currency: str | None) -> bool:
     """Return whether the amount is a whole number of minor units, such as cents."""
     exponent = EXPONENTS.get(currency or "")
     return exponent is None or amount == round(amount, exponent)
+
+
+def readings_by_separator(texts: Iterable[str]) -> dict[str, str]:
+    """Return what an amount is with each decimal separator, preferably one that has two readings."""
+    written = [
+        text.strip()[:40]
+        for text in texts
+        if (each := parse_written(text)) and _separator(each.digits)
+    ]
+    example = next(filter(is_ambiguous, written), written[0] if written else None)
+    if example is None:
+        return {}
+    amounts = {
+        name: parse_amount(example, decimal_separator=mark) for name, mark in DECIMALS.items()
+    }
+    return {
+        name: f"{example} → {'no amount' if amount is None else format_plain(amount)}"
+        for name, amount in amounts.items()
+    }
+
+
+def format_plain(amount: Decimal) -> str:
+    """Return an amount with at least two digits after a decimal point."""
+    return f"{amount:.{max(2, -int(amount.normalize().as_tuple().exponent))}f}"
 
 
 def _separator(digits: str) -> str:

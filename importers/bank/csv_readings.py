@@ -95,7 +95,7 @@ class ReadingBuilder:
         Raises ``UnreadableError`` for a table that is no bank statement, and ``ChoiceNeeded``.
         """
         table = self._table
-        columns, bank = self._columns(), find_bank(table.header)
+        columns, bank = self.columns(), find_bank(table.header)
         currency = self._currency(columns)
         last_year = self._options.current_year + 1
 
@@ -138,8 +138,11 @@ class ReadingBuilder:
             self.used[name] = answer
             return result
 
-    def _columns(self) -> dict[str, int]:
-        """Map fields to columns: named ones that the file has, and guesses for other fields."""
+    def columns(self) -> dict[str, int]:
+        """Map fields to columns: named ones that the file has, and guesses for other fields.
+
+        Raises ``UnreadableError`` for a table that is no bank statement.
+        """
         table, header = self._table, self._table.header
         columns = guess_columns(header)
         earlier = self._options.remembered.get("columns") or {}

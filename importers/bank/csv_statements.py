@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -18,6 +19,7 @@ from importers.bank.csv_accounts import (
 )
 from importers.bank.csv_columns import CREDITS, DEBITS, NOT_BOOKED, plain_name
 from importers.bank.csv_readings import CsvReading, ReadingBuilder, layout_name
+from importers.bank.csv_samples import sample_table
 from importers.bank.csv_table import CsvTable, read_table
 from importers.bank.running_balance import BALANCE_TEXT
 from importers.bank.wise import unfold_wise_history
@@ -25,6 +27,7 @@ from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import (
     ChoiceNeeded,
     ExportFiles,
+    FileSample,
     Importer,
     Options,
     claim_by_suffix,
@@ -55,6 +58,7 @@ _KEY_FIELDS = (
     "identifier",
 )
 _FEE_BANKS = ("Revolut", "PayPal")
+MAX_SAMPLES = 3
 _EMPTY_MARKS = " -\u2013\u2014"
 _OTHER_TABLE = Issue(ReceiptCode.MALFORMED, "another table in the file")
 _NO_EFFECT = frozenset(("memo", "notiz", "vermerk", "none"))
@@ -84,6 +88,16 @@ def _prepare(files: ExportFiles, options: Options) -> Options:
         if builder.used:
             answers.setdefault(layout_name(table), {}).update(builder.used)
     return replace(options, answers=answers, unclaimed=unclaimed, doubts=list(doubts.values()))
+
+
+def _sample(files: ExportFiles, options: Options) -> list[FileSample]:
+    """Return samples of a few files, those that nobody recognized first."""
+    skipped = {name for name, *_ in options.unclaimed}
+    samples = []
+    for file in sorted(files, key=lambda file: file.name not in skipped)[:MAX_SAMPLES]:
+        with suppress(UnreadableError):
+            samples.append(sample_table(_table(file), file, options))
+    return samples
 
 
 def _add_doubt(
@@ -316,6 +330,7 @@ CSV = once_across_formats(
         claim=claim_by_suffix(".csv", ".tsv"),
         prepare=_prepare,
         read=_read,
+        sample=_sample,
     ),
     "t_",
     "v_",

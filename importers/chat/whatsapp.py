@@ -11,7 +11,7 @@ from typing import NamedTuple
 from importers.chat import records
 from importers.core import dates
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.importer import ExportFiles, FileSample, Importer, Options
 from importers.core.results import (
     ContentKeys,
     ExportItem,
@@ -202,6 +202,17 @@ def _prepare(files: ExportFiles, options: Options) -> Options:
     return replace(options, date_order=orders.pop()) if len(orders) == 1 else options
 
 
+def _sample(files: ExportFiles, options: Options) -> list[FileSample]:
+    """Return how the dates of the first chat can be read."""
+    return [
+        FileSample(
+            file=chat.name,
+            readings={"date_order": dates.readings_by_order(map(plain_date, _messages(chat)))},
+        )
+        for chat in _chats(files)[:1]
+    ]
+
+
 def _detect_date_order(
     messages: Iterable[ChatMessage], options: Options, *, chosen: str | None
 ) -> str:
@@ -310,4 +321,5 @@ WHATSAPP = Importer(
     claim=_claim,
     prepare=_prepare,
     read=_read,
+    sample=_sample,
 )

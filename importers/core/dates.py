@@ -117,13 +117,30 @@ def _count_steps_back(dates: Sequence[WrittenDate], order: str) -> int:
     return sum(1 for before, after in pairwise(days) if after < before)
 
 
+def readings_by_order(texts: Iterable[str]) -> dict[str, str]:
+    """Return what the date that has the most readings is in each order; ISO dates have one."""
+    dates = {written: None for text in texts if (written := parse_written_date(text))}
+    found: dict[str, str] = {}
+    for written in islice(dates, MAX_DATES):
+        days = {order: to_date(written, order) for order in _POSITIONS}
+        readings = {
+            order: f"{_join(written)} → {day:%-d %B %Y}" for order, day in days.items() if day
+        }
+        if len(readings) > len(found) and len(written.numbers[0]) < 4:
+            found = readings
+    return found
+
+
+def _join(written: WrittenDate) -> str:
+    return ("." if written.has_dots else "/").join(written.numbers)
+
+
 def _examples(dates: Sequence[WrittenDate], orders: Sequence[str]) -> list[str]:
     lines = []
     for written in list(dict.fromkeys(dates))[:EVIDENCE_LINES]:
         days = ((order, to_date(written, order)) for order in orders)
-        readings = [f"{day:%-d %B %Y} ({order})" for order, day in days if day]
-        text = ("." if written.has_dots else "/").join(written.numbers)
-        lines.append(f"{text} is {' or '.join(readings) or 'no date'}")
+        readings = [f"{day:%-d %B %Y}" for _, day in days if day]
+        lines.append(f"{_join(written)} is {' or '.join(readings) or 'no date'}")
     return lines
 
 

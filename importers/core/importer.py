@@ -99,10 +99,26 @@ def parse_time_zone(name: str) -> ZoneInfo:
         ) from None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSample:
+    """The first rows of a file, by which the owner decides how it is read.
+
+    ``columns`` maps our field names to names in the ``header``. ``readings`` has what a value of the
+    file means, by option and the value of that option, such as date_order and dmy.
+    """
+
+    file: str
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    readings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
 ExportFiles = Sequence[ExportFile]
 Claim = Callable[[ExportFiles], list[ExportFile]]
 Reader = Callable[[ExportFiles, Options], ExportItems]
 Preparer = Callable[[ExportFiles, Options], Options]
+Sampler = Callable[[ExportFiles, Options], Sequence[FileSample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +128,13 @@ class Importer:
     - ``claim`` returns the files that are in this format.
     - ``prepare`` completes the options before anything is written. Raises ``ChoiceNeeded``.
     - ``read`` yields the items of the claimed files.
+    - ``sample`` returns samples of files whose reading the owner may have to decide.
     """
 
     claim: Claim
     read: Reader
     prepare: Preparer = lambda _files, options: options
+    sample: Sampler = lambda _files, _options: ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,17 +7,22 @@ from importers.core.results import Issue, ReceiptCode
 
 
 class ReceiptText(NamedTuple):
-    """The texts of a receipt. ``is_imported``: the item was imported in spite of the issue."""
+    """The texts of a receipt. ``is_imported``: the item was imported in spite of the issue.
+
+    ``page_step`` is the next step on a page, where ``next_step`` names a command line option.
+    """
 
     problem: str
     next_step: str
     is_imported: bool = False
+    page_step: str = ""
 
 
 RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ReceiptCode.NOT_RECOGNISED: ReceiptText(
         "No importer recognizes this file.",
         "If docs/importing.md lists its format, name the format with --as KIND.",
+        page_step="If you find its format in the menu Kind of the import page, choose it there.",
     ),
     ReceiptCode.CANNOT_OPEN: ReceiptText(
         "The file cannot be opened.", "Check that it exists and that the server may read it."
@@ -116,6 +121,7 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "This table does not look like a bank statement.",
         "If its rows are bookings, name the columns: --column date=NAME --column amount=NAME (or"
         " debit= and credit=).",
+        page_step="If its rows are bookings, choose the columns of the date and the amount.",
     ),
     ReceiptCode.NOT_SUPPORTED: ReceiptText(
         "Entries of this kind are not imported.", "Keep the original file."
@@ -149,6 +155,7 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "The time zone is unknown; the time zone of this import was used.",
         "Choose the time zone with --timezone.",
         is_imported=True,
+        page_step="If it is wrong, import the file again with another time zone.",
     ),
     ReceiptCode.TOO_MANY_OCCURRENCES: ReceiptText(
         "The event has too many occurrences; only the first and those closest to this year were"

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from importers.core.importer import ChoiceNeeded, InstalledImporter, Options
+from importers.core.importer import ChoiceNeeded, FileSample, InstalledImporter, Options
 from importers.core.results import Issue, ReceiptCode, StaleRecords, UnreadableError
 from importers.core.sandbox_process import SandboxError, Session, parse_issue
 from importers.core.sandbox_process import open_session as open_session
 
 MAX_CRASHES = 20
+MAX_SAMPLES = 3
+MAX_SAMPLE_ROWS = 5
+MAX_SAMPLE_COLUMNS = 60
 
 logger = logging.getLogger(__name__)
 
@@ -153,6 +156,35 @@ def prepare(
     except SandboxError:
         return options
     raise ChoiceNeeded(question, evidence=evidence, flag=flag)
+
+
+def sample(
+    session: Session, importer: InstalledImporter, files: ClaimedFiles, options: Options
+) -> tuple[FileSample, ...]:
+    """Return samples of the files; none if the importer fails."""
+    try:
+        session.send(_request("sample", importer, files, options))
+        message = session.receive()
+        with _protocol():
+            return tuple(map(_parse_sample, message["samples"][:MAX_SAMPLES]))
+    except SandboxError:
+        return ()
+
+
+def _parse_sample(values: Any) -> FileSample:
+    def texts(cells: Any) -> tuple[str, ...]:
+        return tuple(map(str, cells[:MAX_SAMPLE_COLUMNS]))
+
+    return FileSample(
+        file=str(values["file"]),
+        header=texts(values["header"]),
+        rows=tuple(map(texts, values["rows"][:MAX_SAMPLE_ROWS])),
+        columns={str(name): str(column) for name, column in values["columns"].items()},
+        readings={
+            str(option): {str(value): str(text) for value, text in texts.items()}
+            for option, texts in values["readings"].items()
+        },
+    )
 
 
 def read(

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -115,6 +116,8 @@ class Worker:
                 write_message(responses, self._claim(request))
             elif request["do"] == "prepare":
                 write_message(responses, self._prepare(request))
+            elif request["do"] == "sample":
+                write_message(responses, self._sample(request))
             else:
                 self._read(request, responses)
 
@@ -165,6 +168,14 @@ class Worker:
             return {"failed": error.issue.code}
         except Exception as error:  # noqa: BLE001 - reading reports what is wrong with each file
             return {"failed": type(error).__name__}
+
+    def _sample(self, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            options = Options.from_json(request["options"])
+            samples = self._load(request["object"]).sample(self._select(request), options)
+            return {"samples": [to_storable_json(asdict(each)) for each in samples]}
+        except Exception as error:  # noqa: BLE001 - the owner can decide without a sample
+            return {"samples": [], "failed": type(error).__name__}
 
     def _read(self, request: dict[str, Any], responses: IO[bytes]) -> None:
         """Send the items from ``skip`` on; if ``careful``, announce and send one at a time."""

@@ -12,6 +12,7 @@ from importers.core import sandbox
 from importers.core.importer import (
     YEARS_AHEAD,
     ChoiceNeeded,
+    FileSample,
     ImportRequest,
     InstalledImporter,
     Options,
@@ -62,15 +63,21 @@ class ExportPart:
 
 @dataclass(frozen=True, slots=True)
 class ExportPreview:
-    """The parts of an export, and its ``skipped`` files with the reasons."""
+    """The parts of an export, its ``skipped`` files with the reasons, and samples for its owner."""
 
     label: str
     parts: tuple[ExportPart, ...]
     skipped: tuple[tuple[str, Issue], ...]
+    samples: tuple[FileSample, ...] = ()
 
 
 def preview_export(
-    path: Path, *, request: ImportRequest, owner_id: str, now: datetime
+    path: Path,
+    *,
+    request: ImportRequest,
+    owner_id: str,
+    now: datetime,
+    with_samples: bool = False,
 ) -> ExportPreview:
     """Find the importers and targets of an export. Writes nothing.
 
@@ -79,7 +86,7 @@ def preview_export(
     """
     only = _find_importer(request.kind)
     options = replace(request.options, horizon_year=now.year + YEARS_AHEAD)
-    survey = _Survey(path, request, options, owner_id)
+    survey = _Survey(path, request, options, owner_id, with_samples)
     for package in iter_packages(installed_importers() if only is None else (only,)):
         survey.ask(package)
     return survey.preview()
@@ -93,6 +100,8 @@ class _Survey:
     request: ImportRequest
     options: Options
     owner_id: str
+    with_samples: bool = False
+    samples: list[FileSample] = field(default_factory=list)
     parts: list[ExportPart] = field(default_factory=list)
     failed: list[tuple[str, Issue]] = field(default_factory=list)
     claims: Claims | None = None
@@ -122,7 +131,10 @@ class _Survey:
         target = find_target(
             importer, name=request.connection, owner_id=self.owner_id, languages=request.languages
         )
-        return _prepare_part(session, importer, files, target, self.options)
+        part = _prepare_part(session, importer, files, target, self.options)
+        if self.with_samples:
+            self.samples += sandbox.sample(session, importer, files, part.options)
+        return part
 
     def preview(self) -> ExportPreview:
         """Return the parts, and the files that cannot be read or that nobody claims."""
@@ -139,7 +151,8 @@ class _Survey:
         ]
         parts = [p for p in self.parts if len(p.options.unclaimed) < len(p.files)]
         skipped = (*self.claims.unreadable, *self.failed, *unclaimed, *declined)
-        return ExportPreview(self.claims.export_name, tuple(parts), skipped)
+        samples = tuple(self.samples)
+        return ExportPreview(self.claims.export_name, tuple(parts), skipped, samples)
 
 
 def _prepare_part(
@@ -190,8 +203,8 @@ def unknown_tables(preview: ExportPreview) -> ChoiceNeeded | None:
     first = ", ".join(names[:MAX_TABLES_NAMED])
     more = f" and {len(names) - MAX_TABLES_NAMED:,} more" if names[MAX_TABLES_NAMED:] else ""
     question = (
-        f"Not recognized as a bank statement: {first}{more}. If the rows are bookings, name the"
-        " columns, such as date=Day and amount=Sum. If not, dismiss this."
+        f"Not recognized as a bank statement: {first}{more}. If the rows are bookings, choose the"
+        " columns of the date and the amount. If not, dismiss this."
     )
     return ChoiceNeeded(question, evidence=[], flag="--column date=NAME --column amount=NAME")
 
@@ -223,11 +236,12 @@ def preview_lines(preview: ExportPreview) -> Iterator[str]:
         yield f"  skipped: {len(preview.skipped) - MAX_SKIPPED_SHOWN:,} more"
 
 
-def issue_text(issue: Issue) -> str:
-    """Describe a problem with its detail and the next step."""
+def issue_text(issue: Issue, *, on_page: bool = False) -> str:
+    """Describe a problem with its detail and the next step, on a page or on the command line."""
     text = RECEIPT_TEXTS[issue.code]
     detail = f" ({issue.detail})" if issue.detail else ""
-    return f"{text.problem}{detail} {text.next_step}"
+    next_step = (on_page and text.page_step) or text.next_step
+    return f"{text.problem}{detail} {next_step}"
 
 
 def describe_part(part: ExportPart) -> str:
@@ -261,10 +275,11 @@ def result_lines(run: ImportRun) -> Iterator[str]:
         yield f"  {line}"
 
 
-def receipt_line(receipt: ImportReceipt) -> str:
+def receipt_line(receipt: ImportReceipt, *, on_page: bool = False) -> str:
     """Describe a receipt: file, location, problem and next step."""
     location = ", ".join(filter(None, (receipt.file, receipt.place)))
-    return f"{location}: {issue_text(Issue(ReceiptCode(receipt.code), receipt.detail))}"
+    issue = Issue(ReceiptCode(receipt.code), receipt.detail)
+    return f"{location}: {issue_text(issue, on_page=on_page)}"
 
 
 MAX_DRY_RUN_RECEIPTS = 10_000

@@ -144,6 +144,69 @@ def test_questions_about_a_bank_table_are_answered_on_the_page(
         assert {each["date"] for each in stored} == {"2026-01-02", "2026-03-04"}
 
 
+def test_columns_of_a_table_are_chosen_from_menus_beside_its_rows(
+    world: "World", alice: Browser, imports: ImportWorker
+) -> None:
+    rows = b"Day,Change,Shop\n2026-01-13,0.5,Baker\n2026-01-14,-0.25,Butcher\n"
+    page = send(alice, "changes.csv", rows)
+    assert "First rows of changes.csv Day Change Shop 2026-01-13 0.5 Baker" in page.text
+    assert "choose the columns of the date and the amount" in page.text
+    assert "Nothing that can be imported" in alice.press(page.form, "start").text
+
+    form = page.form
+    form.fill("column_date", "Day")
+    form.fill("column_amount", "Change")
+    form.fill("column_counterparty", "Shop")
+    looked = alice.press(form, "look")
+    assert "Change Amount" in looked.text
+    assert looked.form.values("column_date") == ["Day"]
+    alice.press(looked.form, "start")
+    work(imports)
+
+    stored = [each for each in records("transactions") if each["id"].startswith("t_")]
+    assert sorted((each["amount"], each["counterparty"]) for each in stored) == [
+        (-0.25, "Butcher"), (0.5, "Baker"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "readings"),
+    [
+        ("giro.csv", b"Datum;Name;Betrag\n13.01.2026;A;-1.234\n14.01.2026;B;-5.678\n",
+         ["A comma before the cents: -1.234 \u2192 -1234.00",
+          "A point before the cents: -1.234 \u2192 -1.234",
+          "Day first: 13.01.2026 \u2192 13 January 2026"]),
+        ("giro.csv", b"Date,Payee,Amount\n03/04/2026,A,\"1.234,56\"\n04/05/2026,B,-2\n",
+         ["A comma before the cents: 1.234,56 \u2192 1234.56",
+          "A point before the cents: 1.234,56 \u2192 no amount",
+          "Day first: 03/04/2026 \u2192 3 April 2026",
+          "Month first: 03/04/2026 \u2192 4 March 2026"]),
+        ("WhatsApp Chat with Jonas.txt", CHAT,
+         ["Day first: 03/04/26 \u2192 3 April 2026", "Month first: 03/04/26 \u2192 4 March 2026"]),
+    ],
+)  # fmt: skip
+def test_choices_show_how_the_files_own_values_are_read(
+    world: "World", alice: Browser, name: str, content: bytes, readings: list[str]
+) -> None:
+    page = send(alice, name, content)
+
+    assert [text for text in readings if text not in page.text] == []
+
+
+def test_page_speaks_of_itself_and_not_of_the_command_line(world: "World", alice: Browser) -> None:
+    page = send(alice, "other.csv", CHANGES)
+    unknown = send(alice, "photo.raw", b"\0\1\2")
+    form = send(alice, "WhatsApp Chat with Jonas.txt", CHAT).form
+    form.fill("timezone", "Mars")
+    refused = alice.press(form, "look")
+
+    assert "choose the columns of the date and the amount" in page.text
+    assert "in the menu Kind of the import page" in unknown.text
+    assert "a name such as Europe/Berlin" in refused.errors[0]
+    for each in (page, unknown, refused):
+        assert "--" not in each.text
+
+
 def test_account_of_a_table_is_named_on_the_page(
     world: "World", alice: Browser, imports: ImportWorker
 ) -> None:
@@ -412,8 +475,10 @@ def test_watched_table_that_no_importer_recognizes_is_asked_about(
     assert "Change" not in imports.text
     page = alice.open(next(address for _, address in imports.links if "/waiting/" in address))
     assert "Day, Change" in page.text
-    page.form.fill("columns", "date=Day\namount=Change")
-    alice.press(page.form, "start")
+    form = page.form
+    form.fill("column_date", "Day")
+    form.fill("column_amount", "Change")
+    alice.press(form, "start")
     look_at(watched, tmp_path)
 
     assert new_bookings() == [-1.5, -0.25, 0.5]
