@@ -23,7 +23,7 @@ from operations.backup.errors import BackupError
 from operations.backup.recovery_key import RecoveryKey, fingerprint
 from operations.backup.schedule import folder_error, is_folder
 from operations.backup.store import Store, open_store
-from owner.accounts.second_factor_views import step_up_form, with_retry_after
+from owner.accounts import step_up
 from owner.permissions import owner_required
 from owner.site import owner
 
@@ -72,21 +72,20 @@ def _card(copy: BackupCopy) -> dict[str, Any]:
     }
 
 
-@sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def recovery_key_page(request: HttpRequest) -> HttpResponse:
-    """Create a recovery key after a step-up, and show its words this once."""
+    """Create a recovery key in a session that was confirmed just now, and show its words this once."""
+    if not step_up.is_recent(request):
+        return redirect(step_up.url(request.path))
     plan = backup_plans.get_plan(owner().pk)
-    form = step_up_form(request)
-    context = {"here": "backups", "form": form, "is_replacement": plan.public_key is not None}
-    if request.method == "POST" and form.is_valid():
-        key = RecoveryKey.generate()
-        backup_plans.save_key(owner().pk, key.public_key, now=timezone.now())
-        context |= {"words": key.words, "fingerprint": fingerprint(key.public_key)}
-        return render(request, "owner/backups/words.html", context)
-    code = 422 if form.is_bound else 200
-    return with_retry_after(render(request, "owner/backups/key.html", context, status=code), form)
+    context = {"here": "backups", "is_replacement": plan.public_key is not None}
+    if request.method != "POST":
+        return render(request, "owner/backups/key.html", context)
+    key = RecoveryKey.generate()
+    backup_plans.save_key(owner().pk, key.public_key, now=timezone.now())
+    context |= {"words": key.words, "fingerprint": fingerprint(key.public_key)}
+    return render(request, "owner/backups/words.html", context)
 
 
 class ScheduleForm(forms.Form):

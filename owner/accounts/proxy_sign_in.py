@@ -25,6 +25,9 @@ PROTECTED = frozenset(
         "admin:evidence_grant_token",
         "admin:password_change",
         "admin:second_factor",
+        "backup-key",
+        "backup-schedule",
+        "backup-store",
     }
 )
 """Pages that erase, create keys or change how the owner signs in."""

@@ -130,13 +130,6 @@ class PasswordForm(CodeForm):
         return None if code and user.check_password(code) else self.wrong
 
 
-def step_up_form(request: HttpRequest) -> CodeForm:
-    """Return the form that an unattended browser cannot answer: a code, or else the password."""
-    is_enrolled = second_factor.is_enrolled(cast("User", request.user))
-    kind = CodeForm if is_enrolled else PasswordForm
-    return kind(request.POST or None, request=request)
-
-
 def mark_verified(request: HttpRequest, device: Device) -> None:
     """Store in the session that the second factor was verified, under a new session key."""
     request.session.cycle_key()

@@ -28,8 +28,13 @@ def is_needed(request: HttpRequest) -> bool:
     """Return whether the owner has to confirm: with a second factor, or behind a proxy."""
     user = request.user
     asks = is_proxy_session(request) or (isinstance(user, User) and second_factor.is_enrolled(user))
+    return asks and not is_recent(request)
+
+
+def is_recent(request: HttpRequest) -> bool:
+    """Return whether this session was confirmed in the last ten minutes."""
     age = timezone.now().timestamp() - request.session.get(_CONFIRMED_AT, 0)
-    return asks and not 0 <= age <= LIFETIME.total_seconds()
+    return 0 <= age <= LIFETIME.total_seconds()
 
 
 def url(next_url: str) -> str:

@@ -203,6 +203,9 @@ PROTECTED = (
     f"/admin/evidence/connection/keep/?connection={PERSONAL}",
     "/admin/password_change/",
     "/admin/auth/user/second-factor/",
+    "/backups/key",
+    "/backups/schedule",
+    "/backups/store",
 )
 
 

@@ -20,6 +20,7 @@ from tests.world import World
 
 KEY = RecoveryKey(b"0123456789abcdef")
 PASSWORD = "correct horse battery"
+CONFIRM = "/login/confirm?next=%2Fbackups%2Fkey"
 MADE = datetime(2026, 11, 1, 3, tzinfo=UTC)
 
 
@@ -41,6 +42,10 @@ def answer(alice: Browser, address: str, **values: str) -> Page:
     for name, value in values.items():
         filled.fill(name, value)
     return alice.press(filled)
+
+
+def confirm(alice: Browser, code: str = PASSWORD) -> Page:
+    return answer(alice, CONFIRM, code=code)
 
 
 def plan(world: World) -> BackupPlan:
@@ -73,7 +78,8 @@ def test_words_are_shown_once_and_only_their_public_half_is_stored(
 ) -> None:
     assert "Create a recovery key" in alice.open("/backups").text
 
-    page = answer(alice, "/backups/key", code=PASSWORD)
+    assert "Have paper ready" in confirm(alice).text
+    page = answer(alice, "/backups/key")
 
     words = shown_words(page)
     key = RecoveryKey.parse(" ".join(words))
@@ -89,12 +95,12 @@ def test_words_are_shown_once_and_only_their_public_half_is_stored(
 
 
 def test_key_needs_the_password_and_guesses_are_throttled(world: World, alice: Browser) -> None:
-    page = answer(alice, "/backups/key", code="wrong")
-
-    assert (page.status, page.errors) == (422, ["Wrong password. Passwords are case-sensitive."])
+    assert "Confirm that it is you" in alice.open("/backups/key").text
+    assert "Wrong password." in confirm(alice, "wrong").text
     for _ in range(20):
-        page = answer(alice, "/backups/key", code="wrong")
-    assert page.status == 429
+        refused = confirm(alice, "wrong")
+    assert refused.status == 429
+    assert "Confirm that it is you" in alice.open("/backups/key").text
     assert plan(world).public_key is None
 
 
@@ -105,10 +111,13 @@ def test_key_needs_a_code_if_there_is_a_second_factor(
     user = User.objects.create_superuser("alice", password=PASSWORD)
     browser, [code, *_] = enrol(user, time_machine)
 
-    refused = browser.post("/backups/key", {"code": PASSWORD})
-    shown = browser.post("/backups/key", {"code": code})
+    time_machine.move_to(MADE + timedelta(hours=1), tick=False)
+    browser.post(CONFIRM, {"code": PASSWORD})
+    refused = browser.post("/backups/key")
+    browser.post(CONFIRM, {"code": code})
+    shown = browser.post("/backups/key")
 
-    assert refused.status_code == 422
+    assert refused["Location"] == CONFIRM
     assert shown.status_code == 200
     assert shown.content.decode().count("<li>") >= 12
     assert plan(world).public_key is not None
@@ -118,9 +127,10 @@ def test_another_key_replaces_the_first_for_later_backups(world: World, alice: B
     backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
     add_copy(world)
 
+    confirm(alice)
     page = alice.open("/backups/key")
     assert "Earlier backups still need the earlier words" in page.text
-    answer(alice, "/backups/key", code=PASSWORD)
+    answer(alice, "/backups/key")
 
     assert bytes(plan(world).public_key or b"") != KEY.public_key
     listed = alice.open("/backups").text

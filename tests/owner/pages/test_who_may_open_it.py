@@ -173,7 +173,7 @@ def test_the_first_page_offers_what_an_owner_needs(world: World, alice: Browser)
     assert "Your records, and who may read them" in page.text
     tiles = [given for _, given in page.elements if "tile" in str(given.get("class")).split()]
     offered = [str(given["href"]) for given in tiles]
-    assert len(offered) == 18
+    assert len(offered) == 20
     assert all(alice.open(address).status == 200 for address in offered)
     assert page.text.index("Give access") < page.text.index("Look up a record")
 
