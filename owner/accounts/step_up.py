@@ -33,7 +33,7 @@ def is_needed(request: HttpRequest) -> bool:
 
 def is_recent(request: HttpRequest) -> bool:
     """Return whether this session was confirmed in the last ten minutes."""
-    age = timezone.now().timestamp() - request.session.get(_CONFIRMED_AT, 0)
+    age: float = timezone.now().timestamp() - request.session.get(_CONFIRMED_AT, 0)
     return 0 <= age <= LIFETIME.total_seconds()
 
 
