@@ -102,6 +102,8 @@ class WishForm(forms.Form):
         for name in ("date_order", "decimal"):
             menu = cast("forms.ChoiceField", self.fields[name])
             texts = next((each.readings[name] for each in samples if each.readings.get(name)), {})
+            if texts:
+                menu.widget = forms.RadioSelect()
             menu.choices = [
                 (value, f"{label}: {escape_invisible(texts[value])}" if value in texts else label)
                 for value, label in cast("list[tuple[str, str]]", menu.choices)

@@ -23,10 +23,16 @@ from importers.core.importer import FileSample, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
 from importers.runs import preview
-from importers.runs.import_totals import total_lines
 from importers.runs.preview import ExportPreview, preview_export
-from importers.runs.store import find_run, latest_runs, list_receipts
+from importers.runs.store import find_run, latest_runs
 from owner.import_forms import COLUMN_LABELS, SendForm, WishForm
+from owner.import_results import (
+    AccountResult,
+    BarPart,
+    account_results,
+    receipt_groups,
+    run_bar,
+)
 from owner.site import OwnerAdmin, owner, owner_site, page
 from owner.text import escape_invisible, format_time, pluralize
 
@@ -55,8 +61,8 @@ class RunLines:
     began: str
     text: str
     percent: int
-    receipts: list[str] = field(default_factory=list)
-    totals: list[str] = field(default_factory=list)
+    bar: list[BarPart]
+    accounts: list[AccountResult] = field(default_factory=list)
 
 
 def part_lines(found: ExportPreview) -> list[PartLines]:
@@ -88,14 +94,13 @@ def left_lines(found: ExportPreview) -> list[str]:
     ]
 
 
-def run_lines(run: ImportRun, *, receipts: int = 0) -> RunLines:
+def run_lines(run: ImportRun, *, with_accounts: bool = False) -> RunLines:
     percent = 100 if not run.bytes_total else min(100, run.bytes_done * 100 // run.bytes_total)
     text = (
         f"{STATES[ImportRun.Status(run.status)]}: {pluralize(run.created, 'new record')},"
-        f" {run.updated:,} changed, {run.unchanged:,} as they were, {pluralize(run.files, 'file')},"
+        f" {run.updated:,} changed, {run.unchanged:,} unchanged, {pluralize(run.files, 'file')},"
         f" {run.left_out:,} not imported, {run.remarked:,} with a remark"
     )
-    said = list_receipts(run.run_id, limit=receipts) if receipts else ()
     return RunLines(
         run_id=run.run_id,
         label=escape_invisible(run.label),
@@ -103,17 +108,13 @@ def run_lines(run: ImportRun, *, receipts: int = 0) -> RunLines:
         began=format_time(run.started_at),
         text=text,
         percent=100 if run.status == ImportRun.Status.FINISHED else percent,
-        receipts=[escape_invisible(preview.receipt_line(each, on_page=True)) for each in said],
-        totals=[
-            escape_invisible(line)
-            for line in total_lines(run.totals, source=run.connection.display_name)
-        ],
+        bar=run_bar(run),
+        accounts=list(account_results(run)) if with_accounts else [],
     )
 
 
 LATEST = 20
 REFRESH_SECONDS = 3
-RECEIPTS_SHOWN = 500
 
 
 @register(ImportRun, site=owner_site)
@@ -279,17 +280,17 @@ def progress(request: HttpRequest, object_id: str) -> HttpResponse:
 
 
 def report(request: HttpRequest, object_id: str) -> HttpResponse:
-    """Every receipt of a run."""
+    """Show what became of a run: by account, and its receipts by reason."""
     run = find_run(object_id, owner_id=owner().pk)
     if run is None:
         raise Http404
-    lines = run_lines(run, receipts=RECEIPTS_SHOWN)
-    return page(request, "import_report", title=run.label, context={"run": lines})
+    context = {"run": run_lines(run, with_accounts=True), "groups": receipt_groups(run.run_id)}
+    return page(request, "import_report", title=run.label, context=context)
 
 
 def _runs(upload: Upload) -> list[RunLines]:
     found = (find_run(run_id, owner_id=owner().pk) for run_id in upload.state.runs)
-    return [run_lines(run) for run in found if run is not None]
+    return [run_lines(run, with_accounts=True) for run in found if run is not None]
 
 
 def _upload(object_id: str) -> Upload:

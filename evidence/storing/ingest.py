@@ -103,7 +103,8 @@ class IngestResult:
     """Outcome of all lines so far.
 
     ``by_code`` counts lines that were not stored and ``receipts`` lists the first of them;
-    ``notices`` lists the first receipts of stored lines.
+    ``notices`` lists the first receipts of stored lines. ``new_lines`` and ``changed_lines`` are those
+    of the last batch.
     """
 
     lines: int = 0
@@ -116,6 +117,8 @@ class IngestResult:
     by_code: Counter[ReceiptCode] = field(default_factory=Counter)
     receipts: list[Receipt] = field(default_factory=list)
     notices: list[Receipt] = field(default_factory=list)
+    new_lines: list[int] = field(default_factory=list)
+    changed_lines: list[int] = field(default_factory=list)
 
     @property
     def written(self) -> int:
@@ -219,6 +222,7 @@ def _add_batch(
     outcome.updated += result.updated
     outcome.deleted += result.deleted
     outcome.unchanged += result.unchanged
+    outcome.new_lines, outcome.changed_lines = result.new_lines, result.changed_lines
     for receipt in sorted(batch.receipts + result.receipts, key=lambda receipt: receipt.line):
         _add_receipt(outcome, receipt)
         if on_receipt is not None:

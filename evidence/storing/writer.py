@@ -45,13 +45,15 @@ class IngestRun:
 
 @dataclass(slots=True)
 class WriteResult:
-    """Outcome of a batch, as counts and receipts."""
+    """Outcome of a batch, as counts and receipts, and the lines of new and changed records."""
 
     created: int = 0
     updated: int = 0
     deleted: int = 0
     unchanged: int = 0
     receipts: list[Receipt] = field(default_factory=list)
+    new_lines: list[int] = field(default_factory=list)
+    changed_lines: list[int] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -63,6 +65,8 @@ class WriteResult:
         self.deleted += other.deleted
         self.unchanged += other.unchanged
         self.receipts += other.receipts
+        self.new_lines += other.new_lines
+        self.changed_lines += other.changed_lines
         return self
 
 
@@ -237,6 +241,7 @@ class _Writer:
         if current is None:
             self.changes.create(record.ref, version)
             self.result.created += 1
+            self.result.new_lines.append(record.entry.line)
         elif (only := record.entry.only) is not None:
             self._patch(record, {name: version.data.get(name) for name in only})
         elif unknown := record.entry.unknown:
@@ -284,6 +289,7 @@ class _Writer:
             is_declared_changed=not target.stream.fields.keys().isdisjoint(changed),
         )
         self.result.updated += 1
+        self.result.changed_lines.append(record.entry.line)
 
     def _require_mutable(self, record: PreparedRecord) -> None:
         if record.entry.target.is_append_only and not self.run.replace:

@@ -147,5 +147,12 @@ def _content_fields(
         code = ReceiptCode.FILE_TOO_LARGE if is_too_large else ReceiptCode.FILE_MISSING
         item.add_issue(code, detail=file.name)
         return {"size_bytes": file.size}
-    attachment = add_attachment(item, content, stream="attachments", key=key, media_type=media_type)
+    attachment = add_attachment(
+        item,
+        content,
+        stream="attachments",
+        key=key,
+        media_type=media_type,
+        name=file.path.name,
+    )
     return {"size_bytes": len(content), "text": attachment.text, "blob_ref": attachment.blob_ref}

@@ -55,11 +55,32 @@ def add_attachment(
     media_type: str,
     charset: str | None = None,
     text: str | None = None,
+    name: str | None = None,
 ) -> AttachmentFields:
     """Add the file and its issues to an item, and return the fields for its record.
 
-    ``stream`` and ``key`` are those of the record. The text is extracted unless it is given.
+    ``stream`` and ``key`` are those of the record. The text is extracted unless it is given. The
+    issues have the ``name`` of the file, unless it is that of the item.
     """
+    before = len(item.issues)
+    fields = _add_file(item, content, stream, key, media_type, charset, text)
+    if name:
+        item.issues[before:] = [
+            Issue(issue.code, ": ".join(filter(None, (name[:80], issue.detail))))
+            for issue in item.issues[before:]
+        ]
+    return fields
+
+
+def _add_file(
+    item: ParsedItem,
+    content: bytes,
+    stream: str,
+    key: str,
+    media_type: str,
+    charset: str | None,
+    text: str | None,
+) -> AttachmentFields:
     pages = None
     if text is None:
         before = len(item.issues)

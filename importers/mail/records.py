@@ -228,6 +228,7 @@ def _attachments(
             media_type=media_type,
             charset=charset,
             text=_message_text(content) if media_type == _MESSAGE_TYPE else None,
+            name=name,
         )
         yield ParsedRecord(
             "attachments",

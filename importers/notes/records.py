@@ -80,7 +80,9 @@ def add_file(
     if any(record.data["id"] == key for record in item.records):
         return
     detected = detect_media_type(name, media_type)
-    attachment = add_attachment(item, content, stream="documents", key=key, media_type=detected)
+    attachment = add_attachment(
+        item, content, stream="documents", key=key, media_type=detected, name=shown
+    )
     item.records.append(
         ParsedRecord(
             "documents",

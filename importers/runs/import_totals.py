@@ -1,6 +1,6 @@
 """Count what an export has by stream, account and currency, to compare with the original."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
@@ -17,7 +17,10 @@ Key = tuple[str, str, str]
 
 
 class RecordSummary(NamedTuple):
-    """What counts of one record in the totals. ``name`` is that of an account."""
+    """What counts of one record in the totals. ``name`` is that of an account.
+
+    ``line`` is the line of the feed that stores the record.
+    """
 
     stream: str
     account: str = ""
@@ -25,16 +28,31 @@ class RecordSummary(NamedTuple):
     day: str = ""
     amount: Decimal | None = None
     name: str = ""
+    line: int = 0
+
+
+class StoredLines(NamedTuple):
+    """Lines whose records are new, were changed or were refused; the others are unchanged."""
+
+    new: Set[int] = frozenset()
+    changed: Set[int] = frozenset()
+    refused: Set[int] = frozenset()
+
+
+_NONE_STORED = StoredLines()
 
 
 @dataclass(slots=True)
 class Total:
-    """Items of one account in one currency. Dates are in ISO 8601."""
+    """Items of one account in one currency, and what became of them. Dates are in ISO 8601."""
 
     items: int = 0
     first: str = ""
     last: str = ""
     sum: Decimal | None = None
+    new: int = 0
+    changed: int = 0
+    refused: int = 0
 
 
 @dataclass(slots=True)
@@ -49,7 +67,7 @@ class ImportTotals:
     def of(cls, declaration: bytes) -> "ImportTotals":
         return cls(_fields(declaration))
 
-    def summarize(self, stream: str, content: bytes) -> RecordSummary:
+    def summarize(self, stream: str, content: bytes, *, line: int = 0) -> RecordSummary:
         """Return what counts of a record, whose content may be anything."""
         time_field, amount_field = self.fields.get(stream, ("", ""))
         try:
@@ -57,7 +75,7 @@ class ImportTotals:
         except orjson.JSONDecodeError:
             data = None
         if not isinstance(data, dict):
-            return RecordSummary(stream)
+            return RecordSummary(stream, line=line)
         amount = data.get(amount_field) if amount_field else None
         is_account = stream == "accounts"
         return RecordSummary(
@@ -67,10 +85,11 @@ class ImportTotals:
             str(data.get(time_field) or "")[:_DATE_CHARS],
             Decimal(str(amount)) if type(amount) in (int, float) else None,
             str(data.get("name") or "")[:200] if is_account else "",
+            line,
         )
 
-    def add(self, summaries: Iterable[RecordSummary]) -> None:
-        for stream, account, currency, day, amount, name in summaries:
+    def add(self, summaries: Iterable[RecordSummary], stored: StoredLines = _NONE_STORED) -> None:
+        for stream, account, currency, day, amount, name, line in summaries:
             if stream == "accounts":
                 self.names[account] = name
             key = (stream, "" if stream == "accounts" else account, currency)
@@ -83,6 +102,9 @@ class ImportTotals:
                 total.last = max(total.last, day)
             if amount is not None:
                 total.sum = (total.sum or Decimal()) + amount
+            total.new += line in stored.new
+            total.changed += line in stored.changed
+            total.refused += line in stored.refused
 
     def to_json(self) -> dict[str, Any]:
         lines = [
@@ -92,6 +114,9 @@ class ImportTotals:
                 total.first,
                 total.last,
                 None if total.sum is None else str(total.sum),
+                total.new,
+                total.changed,
+                total.refused,
             ]
             for key, total in self.totals.items()
         ]
@@ -100,16 +125,16 @@ class ImportTotals:
     def load(self, saved: Mapping[str, Any]) -> None:
         """Continue the totals of an interrupted run."""
         self.names = dict(saved.get("names", {}))
-        for stream, account, currency, items, first, last, sum_ in saved.get("lines", ()):
+        for stream, account, currency, items, first, last, sum_, *stored in saved.get("lines", ()):
             self.totals[stream, account, currency] = Total(
-                items, first, last, None if sum_ is None else Decimal(sum_)
+                items, first, last, None if sum_ is None else Decimal(sum_), *stored
             )
 
 
 def total_lines(totals: Mapping[str, Any], *, source: str) -> Iterator[str]:
     """Yield the lines of a table: items, source and account, first and last date, and sum."""
     rows = [("Items", "Source and account", "First", "Last", "Sum")]
-    for stream, account, currency, items, first, last, sum_ in sorted(totals.get("lines", ())):
+    for stream, account, currency, items, first, last, sum_, *_ in sorted(totals.get("lines", ())):
         name = totals["names"].get(account, account)
         money = "" if sum_ is None else format_sum(Decimal(sum_), currency)
         rows.append(

@@ -275,11 +275,10 @@ def result_lines(run: ImportRun) -> Iterator[str]:
         yield f"  {line}"
 
 
-def receipt_line(receipt: ImportReceipt, *, on_page: bool = False) -> str:
+def receipt_line(receipt: ImportReceipt) -> str:
     """Describe a receipt: file, location, problem and next step."""
     location = ", ".join(filter(None, (receipt.file, receipt.place)))
-    issue = Issue(ReceiptCode(receipt.code), receipt.detail)
-    return f"{location}: {issue_text(issue, on_page=on_page)}"
+    return f"{location}: {issue_text(Issue(ReceiptCode(receipt.code), receipt.detail))}"
 
 
 MAX_DRY_RUN_RECEIPTS = 10_000

@@ -190,8 +190,8 @@ class RecordFeed:
                 progress.duplicates += 1
                 continue
             progress.keys.append(hashed)
-            progress.summaries.append(self._totals.summarize(stream, content))
             self.line += 1
+            progress.summaries.append(self._totals.summarize(stream, content, line=self.line))
             # Spool files before the line, because the other thread may store the line at once.
             for file, offset in files:
                 if (file.stream, file.key) == (stream, key):

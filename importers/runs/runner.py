@@ -20,7 +20,7 @@ from evidence.storing.receipts import ReceiptCode as RejectionCode
 from importers.core import sandbox
 from importers.core.results import Issue, ReceiptCode
 from importers.runs import store
-from importers.runs.import_totals import ImportTotals
+from importers.runs.import_totals import ImportTotals, StoredLines
 from importers.runs.preview import ExportPart, refresh_part
 from importers.runs.record_feed import AttachmentSpool, RecordFeed, SpooledFile, pending_receipts
 from importers.runs.seen_keys import KeyLog, KeySet
@@ -110,6 +110,8 @@ class _PartImport:
     on_progress: OnProgress | None
     counted: IngestResult = field(default_factory=IngestResult)
     rejected_lines: set[int] = field(default_factory=set)
+    new_lines: set[int] = field(default_factory=set)
+    changed_lines: set[int] = field(default_factory=set)
     totals: ImportTotals = field(init=False)
 
     def __post_init__(self) -> None:
@@ -178,19 +180,24 @@ class _PartImport:
             added = getattr(outcome, name) - getattr(self.counted, name)
             setattr(self.run, name, getattr(self.run, name) + added)
         self.counted = replace(outcome)
+        self.new_lines.update(outcome.new_lines)
+        self.changed_lines.update(outcome.changed_lines)
 
     def _finish_items(self, feed: RecordFeed, *, up_to: int) -> None:
         """Store the files of records up to this line, and save the progress."""
         self._store_files(self.spool.take(up_to=up_to))
         self.spool.truncate()
         items = feed.finished_items(up_to=up_to)
+        refused = self.rejected_lines - self.new_lines - self.changed_lines
+        stored = StoredLines(self.new_lines, self.changed_lines, refused)
         for item in items:
             self.run.items_done = item.number + 1
             self.run.bytes_done += item.size
             self.run.doubles += item.duplicates
-            self.totals.add(item.summaries)
+            self.totals.add(item.summaries, stored)
         self.run.totals = self.totals.to_json()
-        self.rejected_lines = {line for line in self.rejected_lines if line > up_to}
+        for lines in (self.rejected_lines, self.new_lines, self.changed_lines):
+            lines.difference_update([line for line in lines if line <= up_to])
         self.log.append(((item.number, item.keys) for item in items), items=self.run.items_done)
         receipts = [receipt for item in items for receipt in pending_receipts(item)]
         store.save_progress(self.run, receipts, now=timezone.now())

@@ -68,7 +68,12 @@ def _add_file(
             item.add_issue(code, detail=shown[:80])
         else:
             found = add_attachment(
-                item, content, stream="attachments", key=key, media_type=data["media_type"]
+                item,
+                content,
+                stream="attachments",
+                key=key,
+                media_type=data["media_type"],
+                name=shown,
             )
             data |= {"text": found.text, "blob_ref": found.blob_ref}
     item.records.append(ParsedRecord("attachments", data))

@@ -3,6 +3,7 @@
 import errno
 import os
 import time
+from email.message import EmailMessage
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -205,6 +206,49 @@ def test_page_speaks_of_itself_and_not_of_the_command_line(world: "World", alice
     assert "a name such as Europe/Berlin" in refused.errors[0]
     for each in (page, unknown, refused):
         assert "--" not in each.text
+
+
+def test_result_counts_each_account_and_links_its_records(
+    world: "World", alice: Browser, imports: ImportWorker
+) -> None:
+    first = b"Date,Payee,Amount,Currency\n2026-01-13,A,-1.50,EUR\n2026-01-14,B,-2.50,EUR\n"
+    report = import_whole(alice, imports, "household.csv", first)
+    assert "Bank, household: transactions 2026-01-13 to 2026-01-14 -4.00 EUR 2 new" in report.text
+
+    more = first + b"2026-02-01,C,-3,EUR\nFebruary,D,?,EUR\n"
+    report = import_whole(alice, imports, "household.csv", more)
+
+    assert "2026-01-13 to 2026-02-01 -7.00 EUR 1 new 2 unchanged" in report.text
+    assert "2 new" not in report.text
+    assert "1 not imported" in report.text
+    assert "household.csv, line 5: February" in report.text
+    listed = alice.open(report.link("Bank, household: transactions"))
+    assert listed.status == 200
+    assert "-3.00 EUR" in listed.text
+
+
+def test_receipt_of_an_attachment_names_the_file(
+    world: "World", alice: Browser, imports: ImportWorker
+) -> None:
+    mail = EmailMessage()
+    mail["Message-ID"], mail["From"] = "<a@example.org>", "eva@example.org"
+    mail["Date"] = "Mon, 01 Jun 2026 09:00:00 +0000"
+    mail.set_content("Here it is.")
+    mail.add_attachment(b"%PDF-1.4 broken", "application", "pdf", filename="plan.pdf")
+    report = import_whole(
+        alice, imports, "box.mbox", b"From eva@example.org Mon Jun  1 09:00:00 2026\n" + bytes(mail)
+    )
+
+    assert "The file has no readable text" in report.text
+    assert "box.mbox, message 1" in report.text
+    assert "plan.pdf" in report.text
+
+
+def import_whole(alice: Browser, imports: ImportWorker, name: str, content: bytes) -> Page:
+    """Import a file without questions, and return its report."""
+    watched = alice.press(send(alice, name, content).form, "start")
+    work(imports)
+    return alice.open(alice.open(watched.address).link("Report"))
 
 
 def test_account_of_a_table_is_named_on_the_page(
