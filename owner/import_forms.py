@@ -1,9 +1,10 @@
 """Forms for sending an export, and for what its owner knows about it."""
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from django import forms
+from typing_extensions import override
 
 from importers.core.importer import DATE_ORDERS, FileSample
 from importers.registry import installed_importers
@@ -28,10 +29,24 @@ COLUMN_LABELS = {
 }
 
 
+class FilesInput(forms.FileInput):
+    allow_multiple_selected = True
+
+
+class FilesField(forms.FileField):
+    """One file or several, cleaned to a list."""
+
+    @override
+    def clean(self, data: Any, initial: Any = None) -> Any:
+        files = data if isinstance(data, list) else [data]
+        return [super(FilesField, self).clean(each, initial) for each in files or [None]]
+
+
 class SendForm(forms.Form):
-    file = forms.FileField(
-        label="File",
-        help_text="As it was downloaded: a zip archive, a mailbox (.mbox), a calendar (.ics),"
+    file = FilesField(
+        label="Files",
+        widget=FilesInput(attrs={"multiple": True}),
+        help_text="As you downloaded them: a zip archive, a mailbox (.mbox), a calendar (.ics),"
         " contacts (.vcf), a bank statement, a chat, export.xml, a text or a PDF.",
     )
 

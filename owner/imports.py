@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.admin import register
+from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
@@ -139,14 +140,24 @@ def send(request: HttpRequest) -> HttpResponse:
     """Show the upload form and the recent imports."""
     form = SendForm(request.POST or None, request.FILES or None)
     if request.method == "POST" and form.is_valid():
-        file = form.cleaned_data["file"]
-        upload = uploads.create_upload(_root(), name=file.name, size=file.size)
-        upload.write_chunk(file.file, offset=0)
-        upload.save(phase="received")
-        return redirect(_address(upload))
+        received = [_receive(file) for file in form.cleaned_data["file"]]
+        if len(received) == 1:
+            return redirect(_address(received[0]))
+        return redirect("admin:evidence_importrun_changelist")
     runs = [run_lines(run) for run in latest_runs(owner().pk, limit=LATEST)]
-    context = {"form": form, "runs": runs, "waiting": _waiting_rows()}
+    sent = [
+        {"name": escape_invisible(each.state.name), "url": _address(each)}
+        for each in uploads.list_received(_root())
+    ]
+    context = {"form": form, "runs": runs, "sent": sent, "waiting": _waiting_rows()}
     return page(request, "import_send", title="Import an export", context=context)
+
+
+def _receive(file: "UploadedFile[Any]") -> Upload:
+    upload = uploads.create_upload(_root(), name=file.name or "", size=file.size or 0)
+    upload.write_chunk(file, offset=0)
+    upload.save(phase="received")
+    return upload
 
 
 def _waiting_rows() -> list[dict[str, Any]]:

@@ -121,9 +121,18 @@ def find_upload(root: Path, upload_id: str) -> Upload | None:
 
 def list_queued(root: Path) -> list[Upload]:
     """Return the uploads that are confirmed and not imported yet, oldest first."""
+    return _list_in_phase(root, "wanted")
+
+
+def list_received(root: Path) -> list[Upload]:
+    """Return the complete uploads that the owner has not confirmed, oldest first."""
+    return _list_in_phase(root, "received")
+
+
+def _list_in_phase(root: Path, phase: str) -> list[Upload]:
     folders = sorted(root.glob("upl_*"), key=lambda folder: folder.stat().st_mtime)
     uploads = (find_upload(root, folder.name) for folder in folders)
-    return [upload for upload in uploads if upload and upload.state.phase == "wanted"]
+    return [upload for upload in uploads if upload and upload.state.phase == phase]
 
 
 def last_activity(root: Path) -> float | None:

@@ -24,7 +24,7 @@ SPREAD_ALREADY = {"evidence_record", "evidence_recordchange", "evidence_searchte
 SMALL_NUMBERS = frozenset(
     f"evidence_{name}"
     for name in (
-        "alert", "backupcopy", "checkpoint", "collectorstate", "embeddedstream", "importchoice", "importreceipt", "notification",
+        "alert", "backupcopy", "checkpoint", "collectorstate", "embeddedstream", "importchoice", "importreceipt", "notification", "passkey",
         "quota", "refusedcall", "retention", "source", "sourcedeclaration", "streamstate", "watch",
     )
 )  # fmt: skip
@@ -32,6 +32,7 @@ SMALL_NUMBERS = frozenset(
 an owner, and no number is ever shown but to the owner; a table that comes to be here must say why it has no key of its own."""
 
 NOBODYS = {
+    "evidence_passkey": "of the user who signs in with it",
     "evidence_attempts": "of strangers who guess, by address",
     "evidence_registration": "of programs that register before anybody has granted them anything",
     "evidence_disclosure": "by its chain, whose row has the owner",

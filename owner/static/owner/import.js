@@ -1,12 +1,10 @@
-// Sends a large file in slices, and follows an import. Without it a smaller file is sent whole, and
+// Sends files in slices, also those dropped on the page, and follows an import. Without it a smaller file is sent whole, and
 // the page of an import loads itself again.
 "use strict";
 const SLICE = 8 * 1024 * 1024;
 
-async function send(form, file) {
+async function send(form, file, row) {
   const token = form.querySelector("[name=csrfmiddlewaretoken]").value;
-  const row = document.getElementById("sending");
-  row.hidden = false;
   let upload = "", offset = 0, next = "";
   while (offset < file.size || !next) {
     const said = new URLSearchParams({ name: file.name, size: file.size, offset, upload });
@@ -20,20 +18,46 @@ async function send(form, file) {
     ({ upload, received: offset, next } = told);
     const percent = file.size ? Math.floor((offset * 100) / file.size) : 100;
     row.querySelector("progress").value = percent;
-    row.querySelector("span").textContent = `${percent} % sent`;
+    row.querySelector("span").textContent = `${file.name}: ${percent} % sent`;
   }
-  location.assign(next);
+  return next;
+}
+
+// One file leads to its own page; several are listed on this one.
+async function sendAll(form, files) {
+  const row = document.getElementById("sending");
+  row.hidden = false;
+  try {
+    let next = "";
+    for (const file of files) next = await send(form, file, row);
+    location.assign(files.length === 1 ? next : location.pathname);
+  } catch (error) {
+    row.querySelector("span").textContent = `Not sent: ${error.message}`;
+  }
 }
 
 const form = document.getElementById("send");
 if (form) {
   form.addEventListener("submit", (event) => {
-    const file = form.querySelector("[type=file]").files[0];
-    if (!file) return;
+    const files = [...form.querySelector("[type=file]").files];
+    if (!files.length) return;
     event.preventDefault();
-    send(form, file).catch((error) => {
-      document.querySelector("#sending span").textContent = `Not sent: ${error.message}`;
-    });
+    sendAll(form, files);
+  });
+  const carriesFiles = (event) => event.dataTransfer && event.dataTransfer.types.includes("Files");
+  document.addEventListener("dragover", (event) => {
+    if (!carriesFiles(event)) return;
+    event.preventDefault();
+    form.classList.add("dropping");
+  });
+  document.addEventListener("dragleave", (event) => {
+    if (!event.relatedTarget) form.classList.remove("dropping");
+  });
+  document.addEventListener("drop", (event) => {
+    if (!carriesFiles(event)) return;
+    event.preventDefault();
+    form.classList.remove("dropping");
+    sendAll(form, [...event.dataTransfer.files]);
   });
 }
 

@@ -59,6 +59,21 @@ def work(imports: ImportWorker) -> None:
         pass
 
 
+def test_several_files_are_listed_until_each_is_imported(
+    world: "World", alice: Browser, imports: ImportWorker
+) -> None:
+    mails = SimpleUploadedFile("box.mbox", (TORTURE / "mail.mbox").read_bytes())
+    answers = dict(alice.open(IMPORTS).form.answers)
+    answers["file"] = [mails, SimpleUploadedFile("chat.txt", CHAT)]
+    answer = alice.http.post(IMPORTS, answers, follow=True)
+    listed = Page(answer.redirect_chain[-1][0], answer)
+
+    assert "Sent, not imported yet box.mbox chat.txt" in listed.text
+    alice.press(alice.open(listed.link("box.mbox")).form, "start")
+    work(imports)
+    assert "Sent, not imported yet chat.txt" in alice.open(IMPORTS).text
+
+
 def test_it_is_said_what_it_is_before_anything_is_written(world: "World", alice: Browser) -> None:
     page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
 
