@@ -123,6 +123,9 @@ class WishForm(forms.Form):
                 (value, f"{label}: {escape_invisible(texts[value])}" if value in texts else label)
                 for value, label in cast("list[tuple[str, str]]", menu.choices)
             ]
+        detected = dict.fromkeys(each.language for each in samples if each.language)
+        if detected:
+            self.fields["languages"].initial = ", ".join(detected)
         headers = list(dict.fromkeys(filter(None, (n for each in samples for n in each.header))))
         read = {name: column for each in reversed(samples) for name, column in each.columns.items()}
         for name, label in COLUMN_LABELS.items() if headers else ():

@@ -12,6 +12,7 @@ from importers.chat import records
 from importers.core import dates
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, FileSample, Importer, Options
+from importers.core.languages import detect_language
 from importers.core.results import (
     ContentKeys,
     ExportItem,
@@ -203,11 +204,12 @@ def _prepare(files: ExportFiles, options: Options) -> Options:
 
 
 def _sample(files: ExportFiles, options: Options) -> list[FileSample]:
-    """Return how the dates of the first chat can be read."""
+    """Return how the dates of the first chat can be read, and its language."""
     return [
         FileSample(
             file=chat.name,
             readings={"date_order": dates.readings_by_order(map(plain_date, _messages(chat)))},
+            language=detect_language(message.text for message in _messages(chat)),
         )
         for chat in _chats(files)[:1]
     ]

@@ -112,6 +112,7 @@ class FileSample:
     rows: Sequence[Sequence[str]] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     readings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    language: str = ""
 
 
 ExportFiles = Sequence[ExportFile]

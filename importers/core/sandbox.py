@@ -184,6 +184,7 @@ def _parse_sample(values: Any) -> FileSample:
             str(option): {str(value): str(text) for value, text in texts.items()}
             for option, texts in values["readings"].items()
         },
+        language=str(values["language"])[:2],
     )
 
 

@@ -4,10 +4,18 @@ import codecs
 import re
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import IO, NamedTuple
 
 from importers.core.export_files import MAILDIR_NAME, MAILDIR_PARTS, ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer, Options, claim_by_suffix
+from importers.core.importer import (
+    ExportFiles,
+    FileSample,
+    Importer,
+    Options,
+    claim_by_suffix,
+)
+from importers.core.languages import detect_language
 from importers.core.results import (
     ExportItem,
     ExportItems,
@@ -17,10 +25,11 @@ from importers.core.results import (
     UnreadableError,
     issues_only,
 )
-from importers.mail.records import MailboxMetadata, parse_message
+from importers.mail.records import MailboxMetadata, message_text, parse_message
 from importers.mail.twins import leave_out_twins
 
 BLOCK_BYTES = 256 * 1024
+MAX_SAMPLED = 40
 MESSAGE_MAX_BYTES = 48 * 1024 * 1024
 """Mail servers accept about half of it."""
 
@@ -210,6 +219,19 @@ def _read_mbox(file: ExportFile, *, is_folder: bool) -> ExportItems:
             yield ExportItem(file.name, location, message.size, parse)
 
 
+def _sample_mboxes(files: ExportFiles, options: Options) -> list[FileSample]:
+    with files[0].open() as stream:
+        found = islice(iter_mbox(stream), MAX_SAMPLED)
+        texts = [message_text(message.raw) for message in found if message.raw is not None]
+    return [FileSample(file=files[0].name, language=detect_language(texts))]
+
+
+def _sample_files(files: ExportFiles, options: Options) -> list[FileSample]:
+    contents = (file.read(max_bytes=MESSAGE_MAX_BYTES) for file in files[:MAX_SAMPLED])
+    texts = [message_text(_unpack_emlx(content)[0]) for content in contents]
+    return [FileSample(file=files[0].name, language=detect_language(texts))]
+
+
 def _mbox_folder(file: ExportFile, *, is_folder: bool) -> str | None:
     """Return the name of the mailbox; Apple Mail calls every file mbox, in a folder A.mbox."""
     if file.path.name == "mbox":
@@ -262,12 +284,15 @@ def _maildir_folder(file: ExportFile) -> str:
 MBOX = Importer(
     claim=_claim_mboxes,
     read=leave_out_twins(_read_mboxes),
+    sample=_sample_mboxes,
 )
 MAILDIR = Importer(
     claim=_claim_maildirs,
     read=leave_out_twins(_read_files),
+    sample=_sample_files,
 )
 EML = Importer(
     claim=claim_by_suffix(".eml", ".emlx", ".mht"),
     read=leave_out_twins(_read_files),
+    sample=_sample_files,
 )

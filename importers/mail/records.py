@@ -227,7 +227,7 @@ def _attachments(
             key=attachment_key,
             media_type=media_type,
             charset=charset,
-            text=_message_text(content) if media_type == _MESSAGE_TYPE else None,
+            text=message_text(content) if media_type == _MESSAGE_TYPE else None,
             name=name,
         )
         yield ParsedRecord(
@@ -261,8 +261,8 @@ def _unpack(part: MimePart) -> Iterator[tuple[str | None, bytes, str, str | None
     yield name, content, detect_media_type(name, part.media_type), part.charset
 
 
-def _message_text(content: bytes) -> str:
-    """Return the searchable text of an attached message."""
+def message_text(content: bytes) -> str:
+    """Return the searchable text of a message."""
     root = parse_mime(content)
     texts = (root.headers.text("subject"), root.headers.text("from"), select_body(root).text)
     return truncate(replace_unstorable("\n\n".join(filter(None, texts))))[0]

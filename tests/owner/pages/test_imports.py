@@ -18,6 +18,7 @@ from evidence.models.imports import ImportRun
 from evidence.storing import uploads
 from importers.core import sandbox
 from importers.runs.background import ImportWorker
+from owner.site import owner
 from tests.importers.imports import TORTURE, records, run
 from tests.importers.sandbox_thread import open_in_thread
 from tests.owner.pages.browser import Browser, Page
@@ -264,6 +265,26 @@ def import_whole(alice: Browser, imports: ImportWorker, name: str, content: byte
     watched = alice.press(send(alice, name, content).form, "start")
     work(imports)
     return alice.open(alice.open(watched.address).link("Report"))
+
+
+GERMAN = "Ich komme heute nicht mehr, aber wir sehen uns morgen und dann essen wir auch etwas."
+FRENCH = "Nous sommes avec vous mais je ne suis pas encore chez moi, et elle aussi."
+
+
+@pytest.mark.parametrize(("text", "language"), [(GERMAN, "de"), (FRENCH, "fr"), ("Ok 12", "en")])
+@pytest.mark.parametrize("name", ["WhatsApp Chat with Eva.txt", "box.mbox"])
+def test_language_of_a_new_connection_is_that_of_its_texts(
+    world: "World", alice: Browser, name: str, text: str, language: str
+) -> None:
+    account = owner()
+    account.language = "en"
+    account.save()
+    chat = "".join(f"{day}.05.26, 08:30 - Eva: {text}\n" for day in range(13, 16))
+    mail = f"From e@x.org Mon Jun  1 09:00:00 2026\nFrom: e@x.org\nSubject: A\n\n{text} {text}\n"
+
+    page = send(alice, name, (chat if name.endswith(".txt") else mail).encode())
+
+    assert page.form.values("languages") == [language]
 
 
 def test_account_of_a_table_is_named_on_the_page(
