@@ -62,7 +62,7 @@ class WishForm(forms.Form):
         label="Kind",
         required=False,
         choices=[
-            ("", "As recognised"),
+            ("", "As recognized"),
             *((kind.name, kind.title) for kind in installed_importers()),
         ],
     )

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from evidence.models.connections import Connection
 from evidence.models.imports import ImportReceipt
 from importers import registry
 from importers.core import sandbox_process
+from importers.core.importer import ImportRequest
 from importers.core.sandbox import ReceivedItem, RecordHeader
 from importers.registry import OWN_FOLDER, installed_importers
+from importers.runs.preview import preview_export
 from importers.runs.record_feed import AttachmentSpool, RecordFeed
 from importers.runs.seen_keys import KeySet
 from tests.importers.imports import TORTURE, latest, receipts, records, run
@@ -184,6 +187,29 @@ def test_broken_package_does_not_stop_ours(install: Install, tmp_path: Path, cod
 
     assert len(records("messages")) == 14
     assert {name for _, name in receipts()} >= {"diary.mood"}
+
+
+@pytest.mark.parametrize(
+    "sample",
+    ["1 / 0", "__import__('os')._exit(1)", "[1]", "FileSample(file='x', header=7)",
+     "[FileSample(file='x', rows=[['y'] * 99] * 99)]"],
+)  # fmt: skip
+def test_importer_with_a_broken_sample_is_previewed(
+    install: Install, mood: Callable[..., Path], sample: str
+) -> None:
+    code = CODE.replace("import Importer,", "import FileSample, Importer,")
+    install(code=code.replace("MOOD = Importer(", f"MOOD = Importer(sample=lambda *_: {sample},"))
+
+    found = preview_export(
+        mood("one"),
+        request=ImportRequest(),
+        owner_id="owner",
+        now=timezone.now(),
+        with_samples=True,
+    )
+
+    assert [part.importer.name for part in found.parts] == ["mood"]
+    assert all(len(each.rows) <= 5 for each in found.samples)
 
 
 def test_declaration_of_another_package_is_not_replaced(
