@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from email.message import Message
-from email.utils import collapse_rfc2231_value, getaddresses, parsedate_tz
+from email.utils import collapse_rfc2231_value, getaddresses, parsedate_tz, quote, unquote
 from itertools import islice
 
 from importers.core import moments
@@ -27,8 +27,11 @@ _ENCODED_WORD = re.compile(
 One before an encoded character looks like the end, but then another end follows.
 """
 _SPACE_BETWEEN_WORDS = re.compile(r"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
-_PHRASE = re.compile(r'(^|,)\s*([^<>,"()]*[@\[\]][^<>,"()]*?)\s*<')
+_PHRASE = re.compile(r'(^|,)\s*([^<>,"()]{0,500}[@\[\]][^<>,"()]{0,500}?)\s*<')
 """A name that must be in quotation marks and is not."""
+_LIST_ITEM = re.compile(r'(?:"(?:[^"\\]|\\.){0,500}+"|\([^()]*+\)|<[^<>]*+>|[^,;:])++')
+_ADDRESS_COMMENT = re.compile(r"\([^()]*+\)")
+_SPACED_ADDRESS = re.compile(r'(?:"[^"]*"|[^\s@]+) ?@ ?[^\s@]+')
 _PEOPLE = frozenset(("to", "cc"))
 _ZONE = re.compile(r"\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(.*)$")
 _COMMENT = re.compile(r"\s*\([^()]*\)|\"")
@@ -80,7 +83,9 @@ class HeaderFields:
         Names are decoded after the list is split, because encoded words can contain commas.
         """
         lists = [self.raw(name), *map(decode, self._more_people.get(name, ()))]
-        lists = [_PHRASE.sub(r'\1 "\2" <', value) for value in lists]
+        lists = [
+            _LIST_ITEM.sub(_with_brackets, _PHRASE.sub(r'\1 "\2" <', value)) for value in lists
+        ]
         try:
             pairs = getaddresses(lists)[:MAX_ADDRESSES]
         except RecursionError:  # nested comments
@@ -107,6 +112,24 @@ class HeaderFields:
             return collapse_rfc2231_value(values[0]) if values else None
         except (TypeError, ValueError, LookupError):  # such as badly numbered continuations
             return None
+
+
+def _with_brackets(item: re.Match[str]) -> str:
+    """Return an item of an address list with the angle brackets that its mailer left out.
+
+    The last of several words is the address if it alone has an @; otherwise all of them are a name.
+    """
+    words = _ADDRESS_COMMENT.sub(" ", item[0]).split()
+    text = " ".join(words)
+    is_group = item.string.startswith(":", item.end())
+    if len(words) < 2 or is_group or set("<>()") & set(text) or _SPACED_ADDRESS.fullmatch(text):
+        return item[0]
+    *names, last = words
+    name = " ".join(names)
+    has_address = "@" in last.strip("@") and "@" not in name and '"' not in last
+    if not has_address:
+        name, last = text, ""
+    return f'"{quote(unquote(name))}" <{last}>'
 
 
 def _split_fields(header: bytes) -> Iterator[tuple[str, bytes]]:

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from importers.core.text import decode, html_to_text, one_line, text_prefix
 from importers.mail.headers import HeaderFields, decode_base64, decode_encoded_words
+from importers.mail.text_formats import RICH_TYPES, join_flowed, rich_to_text
 
 MAX_DEPTH = 50
 _BOUNDARY_LINE = re.compile(
@@ -190,7 +191,7 @@ _NOTICE = re.compile(
 )
 _LINK = re.compile(r"\(?https?://\S+")
 _ALTERNATIVE = "multipart/alternative"
-_DISPLAYED_TYPES = ("text/plain", "text/html", "text/enriched")
+_DISPLAYED_TYPES = ("text/plain", "text/html", *RICH_TYPES)
 
 
 @dataclass(slots=True)
@@ -267,22 +268,9 @@ def _text(part: MimePart) -> tuple[str, bool]:
     # Some programs label HTML as plain text.
     if part.media_type == "text/html" or text[:15].lower().startswith(("<!doctype html", "<html")):
         return html_to_text(text), True
+    if part.media_type in RICH_TYPES:
+        return rich_to_text(text, part.media_type), False
     if (part.headers.parameter("content-type", "format") or "").lower() == "flowed":
         deletes_space = part.headers.parameter("content-type", "delsp") or ""
-        text = _join_flowed(text, deletes_space=deletes_space.lower() == "yes")
+        text = join_flowed(text, deletes_space=deletes_space.lower() == "yes")
     return text, False
-
-
-def _join_flowed(text: str, *, deletes_space: bool) -> str:
-    """Join the lines of each paragraph (RFC 3676): a line that ends with a space continues."""
-    lines: list[str] = []
-    flows_at: str | None = None
-    for line in text.split("\n"):
-        quote = line[: len(line) - len(line.lstrip(">"))]
-        content = line[len(quote) :].removeprefix(" ")
-        if flows_at == quote and content != "-- ":
-            lines[-1] = (lines[-1][:-1] if deletes_space else lines[-1]) + content
-        else:
-            lines.append(f"{quote} {content}" if quote else content)
-        flows_at = quote if content.endswith(" ") and content != "-- " else None
-    return "\n".join(lines)

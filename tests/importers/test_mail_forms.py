@@ -72,6 +72,34 @@ def test_sender_is_the_address_in_angle_brackets(tmp_path: Path, written: str, n
     assert (message["from_name"], message["from_email"]) == (name, "eva@example.org")
 
 
+@pytest.mark.parametrize(
+    ("written", "name", "address"),
+    [
+        ("Eva Lang e@x.org", "Eva Lang", "e@x.org"),
+        ('"Lang, Eva" e@x.org', "Lang, Eva", "e@x.org"),
+        ("=?utf-8?Q?Lang=2C_Eva?= e@x.org", "Lang, Eva", "e@x.org"),
+        ("Dr. Eva Lang e@x.org (home)", "Dr. Eva Lang", "e@x.org"),
+        ("Eva e@x.org Lang", "Eva e@x.org Lang", None),
+        ("a@x.org e@x.org", "a@x.org e@x.org", None),
+        ("Eva Lang @x.org", "Eva Lang @x.org", None),
+        ("Eva Lang", "Eva Lang", None),
+        ('"Eva Lang"@x.org', None, '"eva lang"@x.org'),
+        ("e @ x.org", None, "e@x.org"),
+        ("root", None, "root"),
+    ],
+)
+def test_address_without_angle_brackets(
+    tmp_path: Path, written: str, name: str | None, address: str | None
+) -> None:
+    raw = mail(From=written, To=f"{written}, b@x.org", Cc=f"team: {written}; d@x.org")
+
+    message = import_mail(tmp_path, raw)
+
+    assert (message["from_name"], message["from_email"]) == (name, address)
+    assert message["to"] == [address or name, "b@x.org"]
+    assert message["cc"] == [address or name, "d@x.org"]
+
+
 def test_all_fields_of_recipients_count(tmp_path: Path) -> None:
     raw = mail(
         "hi", "To: a@x.org, Bob @ Work <b@x.org>", "To: c@x.org", "Cc: d@x.org", "Cc: e@x.org"
@@ -91,6 +119,15 @@ def test_all_fields_of_recipients_count(tmp_path: Path) -> None:
         ("text/plain; format=flowed; delsp=yes", "7bit", "Donau \r\ndampf", "Donaudampf"),
         ("text/plain; format=flowed", "7bit", "a\r\n From b\r\n >c", "a\nFrom b\n>c"),
         ("text/plain", "quoted-printable", "a=  \r\nb =3D c", "ab = c"),
+        ("text/enriched", "7bit",
+         "<bold>Hi</bold> Eva,\r\n1 << 2<FontFamily><param>Arial</param>\r\n\r\nb</FontFamily>",
+         "Hi Eva, 1 < 2\nb"),
+        ("text/enriched", "7bit", "a <e@x.org>, 3 < 4\r\n<nofill>b\r\nc</nofill>",
+         "a <e@x.org>, 3 < 4 b\nc"),
+        ("text/enriched", "7bit", "<param>kept", "kept"),
+        ("text/enriched; charset=utf-8", "quoted-printable", "<italic>H=C3=B6he</italic>", "Höhe"),
+        ("text/richtext", "7bit", "<bold>a</bold><comment>x</comment>\r\n<lt>b<nl>c", "a <b\nc"),
+        ("text/plain", "7bit", "<bold>Hi</bold>", "<bold>Hi</bold>"),
         ("text/plain; charset=utf-8", '"base64"', "SMO2aGU=", "Höhe"),
         ("text/plain; charset=utf-8", "base64 (encoded)", "SMO2aGU=", "Höhe"),
     ],
