@@ -63,11 +63,14 @@ _LAYOUT = "ofx"
 
 @dataclass(frozen=True, slots=True)
 class OfxReading:
-    """How the amounts of a file are read; without signs the types of bookings have them."""
+    """How the amounts of a file are read. ``used`` are the owner's answers that it depends on.
+
+    ``signs`` is one of SIGNS, or None if the kinds of bookings have to show which amounts leave.
+    """
 
     decimal: str
-    has_signs: bool
-    was_asked: bool = False
+    signs: str | None
+    used: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -132,24 +135,33 @@ def _prepare(files: ExportFiles, options: Options) -> Options:
     for file in files:
         with contextlib.suppress(UnreadableError):
             reading = _reading(list(_aggregates(_text(file))), options)
-            if reading.was_asked:
-                answers[_LAYOUT] = {"decimal": reading.decimal}
+            if reading.used:
+                remembered = options.remembered.get(_LAYOUT) or {}
+                answers.setdefault(_LAYOUT, {**remembered}).update(reading.used)
     return replace(options, answers=answers)
 
 
 def _reading(aggregates: list[tuple[str, int, dict[str, str]]], options: Options) -> OfxReading:
     written = [fields.get("TRNAMT", "") for name, _, fields in aggregates if name == "STMTTRN"]
-    signs = {each.sign for text in written if (each := amounts.parse_written(text))}
-    has_signs = "-" in signs
+    remembered = options.remembered.get(_LAYOUT) or {}
+    used = dict[str, str]()
+    signs = "as-written" if any(_sign(text) == "-" for text in written) else None
+    if signs is None and (answer := options.signs or remembered.get("signs")):
+        signs = used["signs"] = answer
     if not any(map(amounts.is_ambiguous, written)):
-        return OfxReading(".", has_signs)
+        return OfxReading(".", signs, used)
     currency = next((fields["CURDEF"] for _, _, fields in aggregates if "CURDEF" in fields), None)
     detect = partial(amounts.detect_decimal_separator, written, currency=currency)
     try:
-        return OfxReading(detect(chosen=None), has_signs)
+        decimal = detect(chosen=None)
     except ChoiceNeeded:
-        answer = options.decimal or (options.remembered.get(_LAYOUT) or {}).get("decimal")
-        return OfxReading(detect(chosen=answer), has_signs, was_asked=True)
+        decimal = used["decimal"] = detect(chosen=options.decimal or remembered.get("decimal"))
+    return OfxReading(decimal, signs, used)
+
+
+def _sign(text: str) -> str:
+    written = amounts.parse_written(text)
+    return written.sign if written else ""
 
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
@@ -282,8 +294,12 @@ def _transaction(
     if amount is None or not amounts.fits_currency(amount, currency):
         raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=text[:40])
     kind = elements.get("TRNTYPE", "").upper()
-    if not reading.has_signs and kind in _DEBIT_TYPES:
-        amount = -amount
+    if reading.signs != "as-written" and kind in _DEBIT_TYPES:
+        # The format has a minus sign for money that leaves; some banks leave it out.
+        written, is_unsure = amount, reading.signs is None
+        amount = written if is_unsure and _sign(text) else -written
+        if is_unsure and amount:
+            item.add_issue(ReceiptCode.UNSURE_SIGN, detail=f"{kind} {text[:40]}: {amount}")
     on = parse_date(elements.get("DTPOSTED", ""))
     if on is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=elements.get("DTPOSTED", "")[:40])

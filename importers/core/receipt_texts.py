@@ -76,6 +76,13 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ReceiptCode.BAD_AMOUNT: ReceiptText(
         "The amount cannot be read exactly.", "Correct it by hand, and import the file again."
     ),
+    ReceiptCode.UNSURE_SIGN: ReceiptText(
+        "The kind of this booking says that money leaves, but no amount of the file has a minus sign.",
+        "If it is wrong, import the file again with --signs as-written or --signs inverted.",
+        is_imported=True,
+        page_step="If it is wrong, import the file again with another choice for amounts without a"
+        " minus sign.",
+    ),
     ReceiptCode.ALREADY_IMPORTED: ReceiptText(
         "A file of another format has brought this.",
         "You need not do anything.",

@@ -33,6 +33,7 @@ class ReceiptCode(StrEnum):
     BAD_DATE = "bad_date"
     BAD_COORDINATES = "bad_coordinates"
     BAD_AMOUNT = "bad_amount"
+    UNSURE_SIGN = "unsure_sign"
     ALREADY_IMPORTED = "already_imported"
     MAYBE_IMPORTED = "maybe_imported"
     NOT_A_BOOKING = "not_a_booking"

@@ -121,3 +121,31 @@ def test_name_in_a_dutch_statement(tmp_path: Path) -> None:
     run(put(tmp_path / "a.sta", SWIFT[0].replace(":62F:", rows)))
 
     assert one("transactions")["counterparty"] == "J JANSEN"
+
+
+@pytest.mark.parametrize(
+    ("written", "signs", "expected", "codes"),
+    [
+        (("DEBIT", "1.50"), None, "-1.5", {"unsure_sign"}),
+        (("DEBIT", "+1.50"), None, "1.5", {"unsure_sign"}),
+        (("POS", "1.50"), None, "-1.5", {"unsure_sign"}),
+        (("CREDIT", "1.50"), None, "1.5", set()),
+        (("DEBIT", "0.00"), None, "0.0", set()),
+        (("DEBIT", "-1.50"), None, "-1.5", set()),
+        (("DEBIT", "1.50"), "as-written", "1.5", set()),
+        (("DEBIT", "+1.50"), "inverted", "-1.5", set()),
+        (("DEBIT", "-1.50"), "inverted", "-1.5", set()),
+    ],
+)
+def test_sign_from_the_kind_of_an_ofx_booking_has_a_receipt(
+    tmp_path: Path, written: tuple[str, str], signs: str | None, expected: str, codes: set[str]
+) -> None:
+    kind, amount = written
+    booking = f"<TRNTYPE>{kind}<DTPOSTED>20260105<TRNAMT>{amount}<FITID>2026010500017"
+    path = put(tmp_path / "a.ofx", document(ofx(booking)))
+
+    run(path, signs=signs)
+
+    assert (amounts(), {code for code, _ in receipts()}) == ([expected], codes)
+    run(path)
+    assert amounts() == [expected], "the answer is not remembered"
