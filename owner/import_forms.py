@@ -76,7 +76,11 @@ class WishForm(forms.Form):
         required=False,
         choices=[
             ("", "As the export shows"),
-            *zip(DATE_ORDERS, ("Day first", "Month first", "Year first"), strict=True),
+            *zip(
+                DATE_ORDERS,
+                ("Day first", "Month first", "Year first", "Year of the era Reiwa first"),
+                strict=True,
+            ),
         ],
     )
     languages = forms.CharField(

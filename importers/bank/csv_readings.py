@@ -45,6 +45,8 @@ _PAYMENT = re.compile(
     r"|zahlung.{0,20}dank|paiement re[cç]u|pago recibido|pagamento ricevuto|betaling ontvangen",
     re.IGNORECASE,
 )
+_JAPANESE = re.compile("[\u3041-\u30fa]|日付|取引|年月日|利用日|入金|出金|残高|振込")
+"""Words that Chinese does not have."""
 _CARD = re.compile(
     r"(?i)card|karte|visa|master|amex|american express|carte|tarjeta|carta di credito"
 )
@@ -101,7 +103,8 @@ class ReadingBuilder:
 
         def date_order(chosen: str | None) -> str:
             texts = table.column(columns["date"])
-            return detect_order(texts, last_year=last_year, chosen=chosen)
+            is_japanese = any(map(_JAPANESE.search, table.header))
+            return detect_order(texts, last_year=last_year, chosen=chosen, is_japanese=is_japanese)
 
         def decimal(chosen: str | None) -> str:
             texts = [text for text, _ in self._amounts(columns)]

@@ -16,9 +16,10 @@ from typing import Any
 from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
 from importers.bank.csv_accounts import format_account
+from importers.bank.ofx_amounts import LAYOUT, OfxReading, detect_reading, parse_amount
 from importers.bank.ofx_keys import OfxKeys
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ChoiceNeeded, ExportFiles, Importer, Options
+from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.results import (
     ExportItem,
     ExportItems,
@@ -51,26 +52,8 @@ _AGGREGATES = frozenset(
 )
 _NESTED = frozenset(("ORIGCURRENCY", "CURRENCY", "BANKACCTTO", "CCACCTTO", "PAYEE"))
 """Aggregates of a booking; their elements are named PAYEE.NAME, and so on."""
-_DEBIT_TYPES = frozenset(
-    ["DEBIT", "FEE", "SRVCHG", "ATM", "POS", "CHECK", "PAYMENT", "CASH", "DIRECTDEBIT", "REPEATPMT"]
-)
-
-
 _EARLIER_FIELDS = ("account_id", "reference", "date", "amount")
 """A booking of the release before that is equal in these has another name or memo only."""
-_LAYOUT = "ofx"
-
-
-@dataclass(frozen=True, slots=True)
-class OfxReading:
-    """How the amounts of a file are read. ``used`` are the owner's answers that it depends on.
-
-    ``signs`` is one of SIGNS, or None if the kinds of bookings have to show which amounts leave.
-    """
-
-    decimal: str
-    signs: str | None
-    used: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -134,34 +117,11 @@ def _prepare(files: ExportFiles, options: Options) -> Options:
     answers: dict[str, dict[str, str]] = {}
     for file in files:
         with contextlib.suppress(UnreadableError):
-            reading = _reading(list(_aggregates(_text(file))), options)
+            reading = detect_reading(list(_aggregates(_text(file))), options)
             if reading.used:
-                remembered = options.remembered.get(_LAYOUT) or {}
-                answers.setdefault(_LAYOUT, {**remembered}).update(reading.used)
+                remembered = options.remembered.get(LAYOUT) or {}
+                answers.setdefault(LAYOUT, {**remembered}).update(reading.used)
     return replace(options, answers=answers)
-
-
-def _reading(aggregates: list[tuple[str, int, dict[str, str]]], options: Options) -> OfxReading:
-    written = [fields.get("TRNAMT", "") for name, _, fields in aggregates if name == "STMTTRN"]
-    remembered = options.remembered.get(_LAYOUT) or {}
-    used = dict[str, str]()
-    signs = "as-written" if any(_sign(text) == "-" for text in written) else None
-    if signs is None and (answer := options.signs or remembered.get("signs")):
-        signs = used["signs"] = answer
-    if not any(map(amounts.is_ambiguous, written)):
-        return OfxReading(".", signs, used)
-    currency = next((fields["CURDEF"] for _, _, fields in aggregates if "CURDEF" in fields), None)
-    detect = partial(amounts.detect_decimal_separator, written, currency=currency)
-    try:
-        decimal = detect(chosen=None)
-    except ChoiceNeeded:
-        decimal = used["decimal"] = detect(chosen=options.decimal or remembered.get("decimal"))
-    return OfxReading(decimal, signs, used)
-
-
-def _sign(text: str) -> str:
-    written = amounts.parse_written(text)
-    return written.sign if written else ""
 
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
@@ -175,7 +135,7 @@ def _read_file(
     file: ExportFile, *, options: Options, earlier: Mapping[tuple[Any, ...], list[str]]
 ) -> ExportItems:
     aggregates = list(_aggregates(_text(file)))
-    reading = _reading(aggregates, options)
+    reading = detect_reading(aggregates, options)
     statement, keys, is_empty = Statement(decimal=reading.decimal), OfxKeys(), True
     corrected = {fields["CORRECTFITID"] for _, _, fields in aggregates if "CORRECTFITID" in fields}
     for name, line, elements in aggregates:
@@ -285,21 +245,12 @@ def _transaction(
     reading: OfxReading,
     same: Callable[[Mapping[str, Any]], Sequence[str]],
 ) -> ParsedItem:
-    item, text = ParsedItem(), elements.get("TRNAMT", "")
+    item = ParsedItem()
     # With ORIGCURRENCY the amount is converted to the currency of the account; with CURRENCY not.
     currency = elements.get("CURRENCY.CURSYM") or currency
-    # The format allows both separators, so one file may have them.
-    decimal = reading.decimal if amounts.is_ambiguous(text) else None
-    amount = amounts.parse_amount(text, decimal_separator=decimal)
+    amount = parse_amount(elements, reading, item)
     if amount is None or not amounts.fits_currency(amount, currency):
-        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=text[:40])
-    kind = elements.get("TRNTYPE", "").upper()
-    if reading.signs != "as-written" and kind in _DEBIT_TYPES:
-        # The format has a minus sign for money that leaves; some banks leave it out.
-        written, is_unsure = amount, reading.signs is None
-        amount = written if is_unsure and _sign(text) else -written
-        if is_unsure and amount:
-            item.add_issue(ReceiptCode.UNSURE_SIGN, detail=f"{kind} {text[:40]}: {amount}")
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=elements.get("TRNAMT", "")[:40])
     on = parse_date(elements.get("DTPOSTED", ""))
     if on is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=elements.get("DTPOSTED", "")[:40])
@@ -311,7 +262,7 @@ def _transaction(
         currency=currency,
         counterparty=elements.get("NAME") or elements.get("PAYEE.NAME") or elements.get("PAYEE"),
         counterparty_account=elements.get("BANKACCTTO.ACCTID") or elements.get("CCACCTTO.ACCTID"),
-        kind=kind.lower(),
+        kind=elements.get("TRNTYPE", "").lower(),
         reference=elements.get("REFNUM") or elements.get("FITID"),
         check_number=elements.get("CHECKNUM"),
         memo=elements.get("MEMO"),

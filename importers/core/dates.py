@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from itertools import groupby, islice, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from importers.core.importer import ChoiceNeeded
 
@@ -14,7 +14,10 @@ EVIDENCE_LINES = 3
 MONTHS_PER_YEAR = 12
 MAX_DATES = 200_000
 RECENT_YEARS = 11
-_POSITIONS = {"dmy": (2, 1, 0), "mdy": (2, 0, 1), "ymd": (0, 1, 2)}
+BEFORE_REIWA = 2018
+"""The year before the first one of the era of Japan that began in 2019."""
+_FLAG = "--date-order dmy, --date-order mdy or --date-order ymd"
+_POSITIONS = {"dmy": (2, 1, 0), "mdy": (2, 0, 1), "ymd": (0, 1, 2), "reiwa": (0, 1, 2)}
 """Positions of year, month and day."""
 
 
@@ -40,7 +43,7 @@ def to_date(written: WrittenDate, order: str) -> date | None:
     """Return the date in this order, or None for an impossible one such as 30 February."""
     year, month, day = (int(written.numbers[position]) for position in _POSITIONS[order])
     if len(written.numbers[_POSITIONS[order][0]]) <= 2:
-        year += 2000 if year < 70 else 1900
+        year += BEFORE_REIWA if order == "reiwa" else 2000 if year < 70 else 1900
     try:
         return date(year, month, day)
     except ValueError:
@@ -54,13 +57,15 @@ def detect_date_order(
     chosen: str | None,
     ascends: bool = False,
     year_may_be_first: bool = False,
+    is_japanese: bool = False,
 ) -> str:
     """Return the only order of day, month and year that fits the dates of an export.
 
     An order may fail for one date, or for one in twenty, since a single impossible date is a typing
     error. A two-digit year comes first only where no other order fits, or ``year_may_be_first``.
     ``years`` are the possible years. If the export ``ascends``, the order with the fewest steps back
-    in time is taken. Raises ``ChoiceNeeded`` with examples when several fit.
+    in time is taken. Two-digit years of a Japanese export may be of the era Reiwa. Raises
+    ``ChoiceNeeded`` with examples when several fit.
     """
     written_dates = (written for text in texts if (written := parse_written_date(text)))
     dates = [written for written, _ in islice(groupby(written_dates), MAX_DATES)]
@@ -69,9 +74,11 @@ def detect_date_order(
     if all(len(written.numbers[0]) == 4 for written in dates):
         return "ymd"
     orders = [order for order in ("dmy", "mdy") if _fits(dates, order, years)] or ["ymd"]
-    if all(written.has_dots for written in dates) and "dmy" in orders:
+    if is_japanese and _fits(dates, "reiwa", years):
+        orders = ["ymd", "reiwa", *(order for order in orders if order != "ymd")]
+    elif not is_japanese and all(written.has_dots for written in dates) and "dmy" in orders:
         return "dmy"
-    if year_may_be_first and orders != ["ymd"]:
+    elif year_may_be_first and orders != ["ymd"]:
         is_sure = _is_year_first(dates, years)
         orders = ["ymd"] if is_sure else orders if is_sure is None else [*orders, "ymd"]
     if len(orders) > 1 and ascends:
@@ -80,10 +87,14 @@ def detect_date_order(
         return chosen
     if len(orders) == 1:
         return orders[0]
+    return _ask(dates, orders)
+
+
+def _ask(dates: Sequence[WrittenDate], orders: Sequence[str]) -> NoReturn:
     raise ChoiceNeeded(
         "The dates are ambiguous: does the day come first, or the month?",
         evidence=_examples(dates, orders),
-        flag="--date-order dmy, --date-order mdy or --date-order ymd",
+        flag=_FLAG + ", or reiwa for years of that era" * ("reiwa" in orders),
     )
 
 

@@ -19,7 +19,7 @@ YEARS_AHEAD = 2
 
 These are whole calendar years, so that importing an export again in the same year writes nothing.
 """
-DATE_ORDERS = ("dmy", "mdy", "ymd")
+DATE_ORDERS = ("dmy", "mdy", "ymd", "reiwa")
 DECIMALS = {"comma": ",", "point": "."}
 SIGNS = ("as-written", "inverted")
 """Whether an amount without a minus sign arrives, or is a purchase with a card."""

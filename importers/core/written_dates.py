@@ -43,7 +43,7 @@ def normalize(text: str) -> str:
     if cjk := _CJK.match(text):
         return f"{cjk[1]}-{int(cjk[2]):02}-{int(cjk[3]):02}"
     if era := _ERA.match(text):
-        before = 2018 if era["reiwa"] else 1988 if era["heisei"] else 1925
+        before = dates.BEFORE_REIWA if era["reiwa"] else 1988 if era["heisei"] else 1925
         year = before + (1 if era["year"] == "元" else int(era["year"]))
         return f"{year}-{int(era['month']):02}-{int(era['day']):02}"
     match = _NAMED.match(text) if text and not text[:10].replace("-", "").isdecimal() else None
@@ -73,11 +73,14 @@ def parse_date(text: str, order: str) -> date | None:
     return day if day is not None and day.year <= _LAST_YEAR else None
 
 
-def detect_order(texts: Iterable[str], *, last_year: int, chosen: str | None) -> str:
+def detect_order(
+    texts: Iterable[str], *, last_year: int, chosen: str | None, is_japanese: bool = False
+) -> str:
     """Return the order of day, month and year. Raises ``ChoiceNeeded`` if several fit."""
     return dates.detect_date_order(
         (text for text in map(normalize, texts) if len(text.split("-", 1)[0]) != 4),
         years=range(1970, last_year + 1),
         chosen=chosen,
         year_may_be_first=True,
+        is_japanese=is_japanese,
     )

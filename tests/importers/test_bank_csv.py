@@ -320,6 +320,36 @@ def test_written_dates(tmp_path: Path, dates: tuple[str, str], first: str) -> No
     assert receipts() == set()
 
 
+@pytest.mark.parametrize(
+    ("date", "order", "expected"),
+    [
+        ("08.01.13", "reiwa", "2026-01-13"),
+        ("08.01.13", "ymd", "2008-01-13"),
+        ("08.01.13", "dmy", "2013-01-08"),
+        ("8/1/13", "reiwa", "2026-01-13"),
+    ],
+)
+def test_two_digit_years_of_a_japanese_table_are_asked_about(
+    tmp_path: Path, date: str, order: str, expected: str
+) -> None:
+    path = put(tmp_path / "a.csv", f"日付,摘要,金額\n{date},A,-1500\n")
+
+    with pytest.raises(CommandError):
+        run(path)
+    assert bookings() == []
+    run(path, date_order=order)
+    assert [on for on, _, _ in bookings()] == [expected]
+
+
+@pytest.mark.parametrize(
+    "date", ["26.01.13", "26/01/13", "2026.01.13", "R8.01.13", "令和8年1月13日"]
+)
+def test_clear_dates_of_a_japanese_table_are_not_asked_about(tmp_path: Path, date: str) -> None:
+    run(put(tmp_path / "a.csv", f"日付,摘要,金額\n{date},A,-1500\n"))
+
+    assert [on for on, _, _ in bookings()] == ["2026-01-13"]
+
+
 def test_import_ends_with_totals_by_account_and_currency(tmp_path: Path) -> None:
     put(tmp_path / "bank/giro.csv", GERMAN)
     put(tmp_path / "bank/usd.csv", AMERICAN.replace("Amount", "Amount (USD)"))
