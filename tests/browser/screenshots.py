@@ -69,10 +69,32 @@ def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:
     reach(browser, browser.find_element(By.CSS_SELECTOR, "a[href*=narrow]"))
     wait_for(browser, "Narrow access")
     shot("narrow")
+    for name, path in PAGES.items():
+        browser.get(f"{base}{path}")
+        shot(name)
+    browser.get(f"{base}/search?q=deposit")
+    reach(
+        browser, browser.find_element(By.CSS_SELECTOR, "main article a, main li a[href*=records]")
+    )
+    shot("mail")
+    reach(browser, browser.find_element(By.CSS_SELECTOR, "main a[href*='/day/']"))
+    shot("day")
+
+
+PAGES = {
+    "home": "/",
+    "search": "/search?q=deposit",
+    "people": "/people",
+    "activity": "/activity",
+    "import": "/admin/evidence/importrun/",
+    "backups": "/backups",
+}
+ON_A_PHONE = {*PAGES, "consent-counted", "connected", "mail", "day"}
+"""The ten main pages."""
 
 
 def _both(browser: Chrome, folder: Path, name: str) -> None:
-    on_a_phone = [("-phone", PHONE)] if name == "consent-counted" else []
+    on_a_phone = [("-phone", PHONE)] if name in ON_A_PHONE else []
     for ending, size in (("", DESKTOP), *on_a_phone):
         resize(browser, size)
         browser.save_screenshot(str(folder / f"{name}{ending}.png"))

@@ -86,7 +86,9 @@ def start(cwd: Path, *words: str, **environment: str) -> "subprocess.Popen[str]"
     return subprocess.Popen(
         [sys.executable, "-m", "cli.main", "mcp", *words],
         cwd=cwd,
-        env=inherited | {"PYTHONPATH": str(ROOT)} | environment,
+        env=inherited
+        | {"PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(cwd / "config")}
+        | environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -365,7 +365,7 @@ def test_waiting_drill_stores_the_secret_of_one_file_and_no_other(
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[SimpleNamespace]:
+def store_server() -> Iterator[SimpleNamespace]:
     """Serve the protocol of Amazon S3 on this machine, with one bucket."""
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
@@ -387,6 +387,14 @@ def s3() -> Iterator[SimpleNamespace]:
     client.create_bucket(Bucket="safe")
     yield SimpleNamespace(settings=settings, client=client)
     server.stop()
+
+
+@pytest.fixture
+def s3(store_server: SimpleNamespace) -> SimpleNamespace:
+    """The bucket, without what another test left in it."""
+    for key in objects(store_server):
+        store_server.client.delete_object(Bucket="safe", Key=key)
+    return store_server
 
 
 def objects(s3: SimpleNamespace) -> list[str]:
