@@ -2,13 +2,16 @@
 
 import codecs
 import logging
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from typing import Any
 
 import vobject
+from vobject.icalendar import stringToTextValues
+from vobject.vcard import VCardBehavior, VCardTextBehavior
 
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import Importer, claim_by_start
@@ -38,6 +41,31 @@ from importers.core.text import (
 
 # vobject logs the content of lines that it cannot parse.
 logging.getLogger("vobject.base").setLevel(logging.CRITICAL)
+_PLAIN_COMMA = re.compile(r"(\\.)|,")
+
+
+class _Text(VCardTextBehavior):  # type: ignore[misc]
+    """Keeps text behind a comma without a backslash, which version 2.1 writes so.
+
+    The library cuts it off; ``line.cut`` is what it returns, which keys of earlier releases have.
+    """
+
+    @classmethod
+    def decode(cls, line: Any) -> None:
+        written, was_encoded = line.value, line.encoded
+        super().decode(line)
+        if was_encoded:
+            line.cut = line.value
+            if isinstance(line.value, bytes):  # base64
+                line.value = decode(line.value)
+            else:
+                escaped = _PLAIN_COMMA.sub(lambda found: found[1] or "\\,", written)
+                line.value = stringToTextValues(escaped)[0]
+
+
+VCardBehavior.defaultBehavior = _Text
+for _name_of_text in ("FN", "LABEL"):
+    vobject.base.registerBehavior(_Text, _name_of_text, default=True)
 
 
 def _read_file(file: ExportFile) -> ExportItems:
@@ -62,16 +90,17 @@ def _contact(component: Component) -> ParsedItem:
         raise UnreadableError(ReceiptCode.TOO_LARGE)
     text = _decode(component.text)
     card = _parse_card(text)
-    name = _name(card) or next(iter([*_values(card, "email"), *_values(card, "tel")]), None)
+    name = _name_or_address(card)
     if name is None:
         raise UnreadableError(ReceiptCode.NO_IDENTITY)
     key, old_text = _key(card, name), decode_as_before(component.text)
     old_card = card if old_text == text else _parse_card(old_text)
-    old_key = _key(old_card, _name(old_card) or name)
-    record = ParsedRecord(
-        "contacts", _fields(card, key, name), () if old_key == key else (old_key,)
+    old_keys = (
+        _key(each, _name_or_address(each, is_cut=True) or name, is_cut=True)
+        for each in (old_card, card)
     )
-    return ParsedItem([record])
+    replaces = tuple(dict.fromkeys(old for old in old_keys if old != key))
+    return ParsedItem([ParsedRecord("contacts", _fields(card, key, name), replaces)])
 
 
 def _decode(content: bytes) -> str:
@@ -93,14 +122,11 @@ def _parse_card(text: str) -> Any:
         raise UnreadableError(ReceiptCode.MALFORMED, detail=str(error)[:100]) from error
 
 
-def _key(card: Any, name: str) -> str:
-    identity = _first_value(card, "uid") or "\0".join(
-        [
-            name,
-            _first_value(card, "org") or "",
-            *sorted(_values(card, "email")),
-            *sorted(_values(card, "tel")),
-        ]
+def _key(card: Any, name: str, *, is_cut: bool = False) -> str:
+    """Return the key; of an earlier release if ``is_cut``, which cut off text behind a comma."""
+    values = partial(_values, card, is_cut=is_cut)
+    identity = next(iter(values("uid")), None) or "\0".join(
+        [name, *(values("org")[:1] or [""]), *sorted(values("email")), *sorted(values("tel"))]
     )
     return f"c_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
@@ -124,14 +150,16 @@ def _fields(card: Any, key: str, name: str) -> dict[str, Any]:
     }
 
 
-def _values(card: Any, name: str) -> list[str]:
+def _values(card: Any, name: str, *, is_cut: bool = False) -> list[str]:
     lines = card.contents.get(name, [])
-    values = (one_line(replace_unstorable(_flatten(line.value))) for line in lines)
+    found = (getattr(line, "cut", line.value) if is_cut else line.value for line in lines)
+    flatten = partial(_flatten, inner=str if is_cut else _flatten)
+    values = (one_line(replace_unstorable(flatten(value))) for value in found)
     return list(dict.fromkeys(filter(None, values)))
 
 
-def _first_value(card: Any, name: str) -> str | None:
-    return next(iter(_values(card, name)), None)
+def _first_value(card: Any, name: str, *, is_cut: bool = False) -> str | None:
+    return next(iter(_values(card, name, is_cut=is_cut)), None)
 
 
 def _birthday(card: Any) -> str | None:
@@ -155,12 +183,12 @@ def _note(card: Any) -> str | None:
     return note.strip() or None
 
 
-def _flatten(value: Any) -> str:
+def _flatten(value: Any, *, inner: Callable[[Any], str] = str) -> str:
     """Join the parts of a structured value, such as an address, with commas."""
     if isinstance(value, str):
         return value
     if isinstance(value, Iterable):
-        return ", ".join(filter(None, map(str, value)))
+        return ", ".join(filter(None, map(inner, value)))
     parts = ("street", "extended", "box", "code", "city", "region", "country")
     if any(hasattr(value, part) for part in parts):
         texts = (_flatten(getattr(value, part, "") or "") for part in parts)
@@ -168,8 +196,13 @@ def _flatten(value: Any) -> str:
     return str(value)
 
 
-def _name(card: Any) -> str | None:
-    formatted = _first_value(card, "fn")
+def _name_or_address(card: Any, *, is_cut: bool = False) -> str | None:
+    addresses = (_first_value(card, name, is_cut=is_cut) for name in ("email", "tel"))
+    return _name(card, is_cut=is_cut) or next(filter(None, addresses), None)
+
+
+def _name(card: Any, *, is_cut: bool) -> str | None:
+    formatted = _first_value(card, "fn", is_cut=is_cut)
     if formatted:
         return formatted
     parts = _name_parts(card)

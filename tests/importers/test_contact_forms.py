@@ -32,6 +32,14 @@ QUOTED = "CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE"
          {"name": "Zoë"}),
         (card("FN:Zoë").decode().encode("cp1252"), {"name": "Zoë"}),
         (card("FN:Zoë").decode().encode("utf-16"), {"name": "Zoë"}),
+        (card("FN:Lang, Eva", "NOTE:a, b\\, c\\nd", "TITLE:x, y", "ORG:Acme, Inc;Sales", version="2.1"),
+         {"organization": "Acme, Inc, Sales", "name": "Lang, Eva", "note": "a, b, c\nd", "job_title": "x, y"}),
+        (card(f"FN;{QUOTED}:Lang=2C Zo=C3=AB", f"NOTE;{QUOTED}:a, b", version="2.1"),
+         {"name": "Lang, Zoë", "note": "a, b"}),
+        (card("FN:A", "NICKNAME:a,b", "CATEGORIES:a,b", "URL:http://x.org/a,b"),
+         {"nickname": "a,b", "categories": ["a", "b"], "urls": ["http://x.org/a,b"]}),
+        (card("FN;ENCODING=b:Wm/Dqw==", "NOTE;ENCODING=BASE64:SGFsbG8="),
+         {"name": "Zoë", "note": "Hallo"}),
         (card("FN:A", "item1.TEL:1", "item1.X-ABLabel:x"), {"phones": ["1"]}),
     ],
 )  # fmt: skip
@@ -46,6 +54,18 @@ def test_contact_is_read_as_it_was_written(
     (record,) = records("contacts")
     assert {name: record[name] for name in expected} == expected
     assert receipts() == set()
+
+
+def test_contact_whose_name_was_cut_off_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.vcf"
+    path.write_bytes(card("FN:Lang") + card("FN:Other"))
+    run(path)
+    path.write_bytes(card("FN:Lang, Eva") + card("FN:Lang, Max"))
+
+    run(path)
+    run(path)
+
+    assert {record["name"] for record in records("contacts")} == {"Lang, Eva", "Lang, Max", "Other"}
 
 
 def test_file_without_contacts_has_a_receipt(tmp_path: Path) -> None:
