@@ -34,7 +34,7 @@ mark {{ background: #fff3b0; }}
   {match}</pre>
 <p>Cartolab offered you <b>64,500 euros a year</b>:</p>
 <blockquote>{quote}</blockquote>
-<p>Source: <i>{title}</i>, {source}, {id}</p>
+<p>Source: <i>{title}</i>, {date}, {id}</p>
 """
 
 
@@ -50,7 +50,7 @@ def take(browser: Chrome, file: Path, *, url: str, token: str) -> None:
         arguments=html.escape(json.dumps(SEARCH)),
         match=_marked(hit["match"]),
         quote=html.escape(f"“{sentence.rstrip(',')} …”"),
-        **{name: html.escape(hit[name]) for name in ("title", "source", "id")},
+        **{name: html.escape(hit[name]) for name in ("title", "date", "id")},
     )
     with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as saved:
         saved.write(page)

@@ -41,12 +41,12 @@ def main(folder: Path) -> None:
         base = found.group().partition("/set-up/")[0]
         with chromium() as browser:
             _set_up(browser, found.group())
-            _all_pages(browser, base, lambda name: _both(browser, folder, name))
             bearer = re.search(r'Bearer (pdpp_at_[\w-]+)"', server.printed)
             assert bearer is not None, server.printed
             answer_picture.take(
                 browser, folder / "answer.png", url=f"{base}/mcp", token=bearer.group(1)
             )
+            _all_pages(browser, base, lambda name: _both(browser, folder, name))
 
 
 def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:
@@ -74,7 +74,7 @@ def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:
         shot(name)
     browser.get(f"{base}/search?q=deposit")
     reach(
-        browser, browser.find_element(By.CSS_SELECTOR, "main article a, main li a[href*=records]")
+        browser, browser.find_element(By.CSS_SELECTOR, "main h2 a")
     )
     shot("mail")
     reach(browser, browser.find_element(By.CSS_SELECTOR, "main a[href*='/day/']"))
