@@ -73,9 +73,7 @@ def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:
         browser.get(f"{base}{path}")
         shot(name)
     browser.get(f"{base}/search?q=deposit")
-    reach(
-        browser, browser.find_element(By.CSS_SELECTOR, "main h2 a")
-    )
+    reach(browser, browser.find_element(By.CSS_SELECTOR, "main h2 a"))
     shot("mail")
     reach(browser, browser.find_element(By.CSS_SELECTOR, "main a[href*='/day/']"))
     shot("day")
