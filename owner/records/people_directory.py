@@ -124,7 +124,7 @@ class Directory:
         rows = self._rows()
         if query:
             rows = rows.filter(person__in=self._matching(query)[:MAX_FOUND])
-        found = rows.filter(~Exists(_ahead_of(SORTS[sort])))
+        found = rows.filter(~Exists(_ahead_of(SORTS[sort], self._rows())))
         order = F(SORTS[sort]).desc(nulls_last=True)
         ids = list(found.order_by(order).values_list("person", flat=True)[start:][: PAGE_SIZE + 1])
         people = self.people(ids[:PAGE_SIZE])
@@ -255,11 +255,11 @@ class Directory:
         return self.places[row.connection_id, row.stream]
 
 
-def _ahead_of(column: str) -> QuerySet[PersonCount]:
-    """Return the counts of the same person that come before a count in an order of the list."""
+def _ahead_of(column: str, shown: QuerySet[PersonCount]) -> QuerySet[PersonCount]:
+    """Return the shown counts of the same person that come before a count in an order of the list."""
     value = Coalesce(column, Value(NEVER)) if column == "last_at" else F(column)
     outer = Coalesce(OuterRef(column), Value(NEVER)) if column == "last_at" else OuterRef(column)
-    rows = PersonCount.unscoped.filter(person=OuterRef("person")).annotate(value=value)
+    rows = shown.filter(person=OuterRef("person")).annotate(value=value)
     same_connection = Q(connection_id=OuterRef("connection_id"))
     key_is_larger = (
         Q(connection_id__gt=OuterRef("connection_id"))

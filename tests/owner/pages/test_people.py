@@ -178,6 +178,20 @@ def test_people_are_found_by_name_address_and_number(eva: World, alice: Browser)
     assert alice.open("/people?sort=most&start=50&who=x").status == 200
 
 
+@pytest.mark.parametrize("sort", ["", "most"])
+def test_person_stays_listed_without_the_connection_that_names_them_last(
+    eva: World, alice: Browser, sort: str
+) -> None:
+    address = f"/people?who=Eva Lang&sort={sort}"
+    listed = alice.open(address)
+    Connection.unscoped.filter(display_name="Diary").update(status=Connection.Status.REVOKED)
+    without = alice.open(address)
+
+    assert "eva@example.org" in listed.text
+    assert "eva@example.org" in without.text
+    assert "Diary" not in without.text
+
+
 def test_the_owner_is_nobody_of_these_people(eva: World, alice: Browser) -> None:
     Connection.unscoped.filter(pk=PERSONAL).update(identities=["alice", "eva@example.org"])
     sum(people_index.derive_people())
