@@ -22,13 +22,13 @@ from owner.permissions import owner_required
 from owner.records.bookings import booking_sums
 from owner.records.calendar_month import calendar_month
 from owner.records.conversations import conversation, thread
-from owner.records.listing import Listing, ListPage, PageContent, page_of
 from owner.records.measure_charts import measure_charts
 from owner.records.month_counts import cached_month_counts
 from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.periods import Period, month_links, one_month, parse_period, today
 from owner.records.person_links import link_people
 from owner.records.places_map import format_place, parse_place, places_map
+from owner.records.record_lists import Listing, ListPage, PageContent, page_of
 from owner.records.record_page import record_page
 from owner.records.record_roles import Layout, StreamRoles
 from owner.records.record_summaries import RecordSummary, stream_url

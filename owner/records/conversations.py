@@ -11,7 +11,7 @@ from evidence.access.record_parts import fetch_many_related
 from evidence.access.records import RecordKey
 from evidence.reading import records as reading
 from evidence.reading.expansion import Children, load_related, parse_expand, related_stream
-from owner.records.listing import Listing, ListPage, PageContent, page_of
+from owner.records.record_lists import Listing, ListPage, PageContent, page_of
 from owner.records.record_roles import relation_label
 from owner.records.record_summaries import RecordSummary, summarize
 from owner.text import truncate
