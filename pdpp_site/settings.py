@@ -30,6 +30,7 @@ PDPP_SECRET_KEY = env.string("PDPP_SECRET_KEY")
 PDPP_SECRET_KEY_FALLBACKS = env.string_list("PDPP_SECRET_KEY_FALLBACKS")
 PDPP_DATABASE_POOL = env.integer("PDPP_DATABASE_POOL", default=16)
 PDPP_PGBOUNCER = env.boolean("PDPP_PGBOUNCER", default=False)
+PDPP_DISTRIBUTED = env.boolean("PDPP_DISTRIBUTED", default=False)
 PDPP_DEMO = env.boolean("PDPP_DEMO", default=True)
 PDPP_BACKGROUND = env.boolean("PDPP_BACKGROUND", default=True)
 PDPP_STATEMENT_TIMEOUT = env.integer("PDPP_STATEMENT_TIMEOUT", default=10, max_value=3600)
@@ -130,12 +131,12 @@ DATABASES = {
 DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = PDPP_PGBOUNCER
 _OPTIONS = DATABASES["default"].setdefault("OPTIONS", {})
-# PgBouncer may send a prepared statement to another connection. Otherwise, prepare on first use.
-_OPTIONS["prepare_threshold"] = None if PDPP_PGBOUNCER else 0
+_OPTIONS["prepare_threshold"] = None if PDPP_PGBOUNCER else 0  # PgBouncer mixes connections
 if PDPP_DATABASE_POOL and not PDPP_PGBOUNCER:
     _OPTIONS["pool"] = {"min_size": 1, "max_size": PDPP_DATABASE_POOL, "timeout": 10}
-if not PDPP_PGBOUNCER:
-    _OPTIONS.setdefault("options", "-c plan_cache_mode=force_generic_plan")  # evidence.access.sql
+if not PDPP_PGBOUNCER:  # evidence.access.sql; Citus runs no generic plans
+    _PLAN = "custom" if PDPP_DISTRIBUTED else "generic"
+    _OPTIONS.setdefault("options", f"-c plan_cache_mode=force_{_PLAN}_plan")
 
 # --- accounts, pages, language -----------------------------------------------------------------
 AUTH_PASSWORD_VALIDATORS = [
@@ -152,8 +153,7 @@ AUTHENTICATION_BACKENDS = [
 ]  # fmt: skip
 LOGIN_URL = "login"
 OTP_TOTP_ISSUER = "PDPP"
-# evidence.access.sign_in_throttle limits every step of signing in.
-OTP_TOTP_THROTTLE_FACTOR = OTP_STATIC_THROTTLE_FACTOR = 0
+OTP_TOTP_THROTTLE_FACTOR = OTP_STATIC_THROTTLE_FACTOR = 0  # see evidence.access.sign_in_throttle
 USE_I18N = False
 TIME_ZONE = "UTC"
 STATIC_URL = "/static/"

@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.conf import settings
+from django.core.management import call_command
 from django.core.management.commands import flush
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, connection
 from django.db.backends.postgresql.operations import DatabaseOperations
 from django.test import override_settings
-from hypothesis import settings
+from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
+
+from tests.distributed import cluster
 
 if TYPE_CHECKING:
     from tests.arranged import Arranged
@@ -23,8 +27,10 @@ if TYPE_CHECKING:
 
 # A property is about answers; on a busy machine a deadline would only find the other tests. CI draws
 # the same examples every time: a new find belongs to whoever runs the tests, not to whoever lands.
-settings.register_profile("pdpp", deadline=None, derandomize=os.environ.get("CI") == "true")
-settings.load_profile("pdpp")
+hypothesis_settings.register_profile(
+    "pdpp", deadline=None, derandomize=os.environ.get("CI") == "true"
+)
+hypothesis_settings.load_profile("pdpp")
 
 
 ASKING = {"db", "transactional_db", "live_server"}
@@ -132,7 +138,7 @@ def _only_tables_with_rows_are_flushed() -> Iterator[None]:
     ) -> list[str]:
         quoted = {name: operations.quote_name(name) for name in tables}
         find = " UNION ALL ".join(
-            f"SELECT '{name}' WHERE EXISTS (SELECT FROM {table})"  # noqa: S608 - names of our tables
+            f"(SELECT '{name}' FROM {table} LIMIT 1)"  # noqa: S608 - names of our tables
             for name, table in quoted.items()
         )
         with operations.connection.cursor() as cursor:
@@ -187,6 +193,21 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         report.outcome = "failed"
         report.longrepr = f"Skipped, and CI forbids it: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(request: pytest.FixtureRequest) -> bool:
+    """Keep the databases of a cluster, which has connections of its own to them."""
+    return bool(request.config.getvalue("reuse_db")) or settings.PDPP_DISTRIBUTED
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """Distribute the tables of the test database where the server is a cluster (tests.database)."""
+    if settings.PDPP_DISTRIBUTED:
+        with django_db_blocker.unblock():
+            cluster.add_workers(os.environ["DATABASE_URL"], connection.settings_dict["NAME"])
+            call_command("distribute", shards=4, verbosity=0)
 
 
 @pytest.fixture(scope="session")

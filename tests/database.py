@@ -3,6 +3,7 @@
 It must act before pytest-django reads the settings, so ``pyproject.toml`` loads it with ``-p``
 and it wraps the hook in which that happens. The workers of pytest-xdist inherit the environment
 of the first process and so share its server. With DATABASE_URL set there is nothing to start.
+With CITUS_BIN set, it is a cluster of three servers, and every test runs on distributed tables.
 """
 
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from operations.postgres import server as embedded_postgres
+from tests.distributed import cluster
 
 
 @pytest.hookimpl(wrapper=True)
@@ -28,10 +30,16 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
 
 
 def _start(config: pytest.Config) -> None:
+    config.add_cleanup(lambda: os.environ.pop("DATABASE_URL", None))
     home = Path(tempfile.mkdtemp(prefix="pdpp-test-"))
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+    if (binaries := cluster.programs()) is not None:
+        nodes = cluster.Cluster(home, binaries)
+        config.add_cleanup(nodes.stop)
+        nodes.start()
+        os.environ |= {"DATABASE_URL": nodes.coordinator.url(), "PDPP_DISTRIBUTED": "true"}
+        return
     server = embedded_postgres.EmbeddedPostgres(home, scratch=True)
     server.start()
     config.add_cleanup(server.stop)
     os.environ["DATABASE_URL"] = embedded_postgres.url(home)
-    config.add_cleanup(lambda: os.environ.pop("DATABASE_URL", None))

@@ -83,6 +83,7 @@ def test_tables_of_people_are_named_where_they_are_written_only() -> None:
     named = {name(path) for path in SOURCES if PEOPLE_TABLES.search(path.read_text())}
     assert named == {
         "evidence/storing/connection_erasure.py",
+        "evidence/storing/distribution.py",
         "evidence/storing/erasure_orders.py",
         "evidence/storing/mentions.py",
         "evidence/storing/table_copy.py",

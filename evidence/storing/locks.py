@@ -14,12 +14,14 @@ from evidence.errors import ConnectionNotFound
 from evidence.models.erasures import CONNECTION_ERASURE_LOCK
 
 LOCK_CONNECTIONS = """
-SELECT c.connection_id, c.change_seq, c.status, c.languages, s.current_declaration_id,
-    EXISTS (SELECT FROM evidence_suppression x WHERE x.connection_id = c.connection_id)
+SELECT c.connection_id, c.change_seq, c.status, c.languages, s.current_declaration_id
 FROM evidence_connection c JOIN evidence_source s ON s.id = c.source_id
 WHERE c.connection_id = ANY(%s)
 ORDER BY c.connection_id
 FOR KEY SHARE OF s FOR UPDATE OF c
+"""
+HAS_SUPPRESSIONS = """
+(SELECT connection_id FROM evidence_suppression WHERE connection_id = %s LIMIT 1)
 """
 LOCK_ERASURE = f"""
 SELECT pg_advisory_xact_lock({CONNECTION_ERASURE_LOCK}) FROM unnest(ARRAY[%s]) AS n(connection_id)
@@ -35,7 +37,7 @@ class LockedConnection:
     status: str
     languages: list[str]
     declaration_id: int | None
-    suppresses: bool
+    suppresses: bool = False
 
     def next_seq(self) -> int:
         self.change_seq += 1
@@ -43,10 +45,15 @@ class LockedConnection:
 
 
 def lock_connections(connection_ids: Iterable[str]) -> dict[str, LockedConnection]:
-    """Lock the connections that exist, inside a transaction."""
+    """Lock the connections that exist, inside a transaction. Two queries."""
     with connection.cursor() as cursor:
         cursor.execute(LOCK_CONNECTIONS, [sorted(set(connection_ids))])
-        return {row[0]: LockedConnection(*row) for row in cursor.fetchall()}
+        locked = {row[0]: LockedConnection(*row) for row in cursor.fetchall()}
+        if locked:
+            cursor.execute("UNION ALL".join([HAS_SUPPRESSIONS] * len(locked)), list(locked))
+            for (connection_id,) in cursor.fetchall():
+                locked[connection_id].suppresses = True
+        return locked
 
 
 def lock_connection(connection_id: str) -> LockedConnection:

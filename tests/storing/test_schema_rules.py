@@ -3,11 +3,16 @@
 They check the database itself, including SQL of migrations.
 """
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from django.apps import apps
 from django.db import connection
+
+from evidence.storing.distribution import DISTRIBUTED_TABLES
 
 pytestmark = pytest.mark.django_db
 
@@ -125,3 +130,16 @@ def test_every_table_leads_to_an_owner() -> None:
         owned |= found
 
     assert columns.keys() - owned == NOBODYS.keys()
+
+
+def test_the_docs_give_the_place_of_every_table() -> None:
+    text = Path("docs/scale.md").read_text()
+    rows = re.findall(r"^\| (`.+?`) \| (distributed|local) \| .+ \|$", text, re.MULTILINE)
+    places = {
+        f"evidence_{name}": place for names, place in rows for name in re.findall(r"`(\w+)`", names)
+    }
+    models = {model._meta.db_table for model in apps.get_app_config("evidence").get_models()}
+    distributed = {table for table, place in places.items() if place == "distributed"}
+
+    assert places.keys() == models | {"evidence_passage"}
+    assert distributed == set(DISTRIBUTED_TABLES) == PERSONAL | {"evidence_passage"}
