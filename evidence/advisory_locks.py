@@ -55,7 +55,7 @@ class HeldLock:
 
 def try_lock(name: str) -> HeldLock | None:
     """Return the lock, or None while another holder has it. Raises ``DatabaseError``."""
-    lock = HeldLock(_connection())
+    lock = HeldLock(own_connection())
     try:
         lock._own.set_autocommit(False)  # noqa: SLF001 - of this module
         if _answer(lock._own, TRY_LOCK, [key(name)]):  # noqa: SLF001
@@ -102,8 +102,8 @@ def key(name: str) -> int:
     return int.from_bytes(digest[:8], signed=True)
 
 
-def _connection() -> BaseDatabaseWrapper:
-    """Return a connection outside the pool: a lock is held for long, and requests must not wait."""
+def own_connection() -> BaseDatabaseWrapper:
+    """Return a connection outside the pool, for what holds one for long: requests must not wait."""
     own = connections.create_connection(DEFAULT_DB_ALIAS)
     options = {
         name: value for name, value in own.settings_dict["OPTIONS"].items() if name != "pool"

@@ -20,7 +20,7 @@ from evidence.access.owner_notices import delete_old_refused_calls
 from evidence.access.permission_requests import delete_old_requests
 from evidence.erasure import apply_retention, run_pending_erasures
 from evidence.events.event_scheduler import delete_settled_events, enqueue_events
-from evidence.events.tasks import recover_lost_deliveries
+from evidence.events.tasks import has_enqueued_events, recover_lost_deliveries
 from evidence.ledger.checkpoints import create_checkpoint
 from evidence.ledger.proof import verify_daily
 from evidence.ledger.shown_records import recount_shown_records
@@ -32,7 +32,7 @@ from evidence.storing.reindex import outdated_connections, reindex
 from evidence.storing.retention import ORPHAN_AGE, prune_changes, prune_orphans
 from evidence.storing.vector_backfill import embed_missing
 from evidence.storing.vector_table import prepare_table
-from operations import leader_lock, metrics
+from operations import job_wakeups, leader_lock, metrics
 from operations.postgres import server
 from operations.postgres.system_account import EmbeddedPostgresError
 from operations.session_store import SessionStore
@@ -41,6 +41,12 @@ logger = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 1.0
 """Pause between two runs of a job, and so the delay until a new record has vectors."""
+
+MAX_IDLE_SECONDS = 30.0
+"""Longest pause of a job that found no work several times, unless a commit wakes it."""
+
+WAKE_SECONDS = 1.0
+"""Shortest time between the starts of two runs that commits wake."""
 
 MAX_REST_SECONDS = 1.0
 UPKEEP_SECONDS = 3_600.0
@@ -77,8 +83,10 @@ def events() -> Iterator[object]:
 
 
 def lost_events() -> Iterator[object]:
-    """Enqueue deliveries of killed workers again."""
-    yield recover_lost_deliveries()
+    """Enqueue deliveries of killed workers again, as long as something is being delivered."""
+    if has_enqueued_events():
+        recover_lost_deliveries()
+        yield True
 
 
 def upkeep() -> Iterator[object]:
@@ -136,35 +144,82 @@ def always_allowed() -> bool:
 
 @contextlib.contextmanager
 def run_repeatedly(
-    job: Job, *, pause: float = PAUSE_SECONDS, may_run: Callable[[], bool] = always_allowed
+    job: Job,
+    *,
+    pause: float = PAUSE_SECONDS,
+    max_pause: float | None = None,
+    may_run: Callable[[], bool] = always_allowed,
 ) -> Iterator[None]:
-    """Run ``job`` repeatedly in a thread until the block ends, while ``may_run()`` is true."""
-    stop = threading.Event()
-    thread = threading.Thread(target=_loop, args=(job, stop, pause, may_run), name="background")
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    """Run ``job`` repeatedly in a thread until the block ends, while ``may_run()`` is true.
 
-
-def _loop(job: Job, stop: threading.Event, pause: float, may_run: Callable[[], bool]) -> None:
-    name = getattr(job, "__name__", "job")
-    while not stop.is_set():
+    With ``max_pause``, the pause doubles up to it after each run that found nothing to do, and
+    commits wake the job (``job_wakeups``).
+    """
+    loop = _Loop(job, pause, max_pause, may_run)
+    thread = threading.Thread(target=loop.run, name="background")
+    with contextlib.ExitStack() as stack:
+        if max_pause is not None:
+            stack.enter_context(job_wakeups.woken_by(loop.woken.set))
+        thread.start()
         try:
-            if not may_run():
-                stop.wait(leader_lock.RETRY_SECONDS)
-                continue
-            for _ in job():
-                if stop.is_set() or not may_run():
-                    break
-            metrics.BACKGROUND_RUNS.labels(name, "succeeded").inc()
-            metrics.BACKGROUND_SUCCESS.labels(name).set_to_current_time()
-        except Exception as error:  # noqa: BLE001 - a failed job runs again
-            # The error's text may quote a record.
-            metrics.BACKGROUND_RUNS.labels(name, "failed").inc()
-            logger.warning("background job %s failed; retrying: %s", name, type(error).__name__)
+            yield
         finally:
-            connection.close()
-        stop.wait(pause)
+            loop.stopped.set()
+            loop.woken.set()
+            thread.join()
+
+
+class _Loop:
+    """The thread of one job."""
+
+    def __init__(
+        self, job: Job, pause: float, max_pause: float | None, may_run: Callable[[], bool]
+    ) -> None:
+        self._job, self._may_run = job, may_run
+        self._min_pause = self._pause = pause
+        self._max_pause = max_pause
+        self._name = getattr(job, "__name__", "job")
+        self.stopped, self.woken = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.is_set():
+            self.woken.clear()
+            started = time.monotonic()
+            try:
+                if not self._may_run():
+                    self.stopped.wait(leader_lock.RETRY_SECONDS)
+                    continue
+                has_worked = self._run_once()
+            except Exception as error:  # noqa: BLE001 - a failed job runs again
+                has_worked = True
+                # The error's text may quote a record.
+                metrics.BACKGROUND_RUNS.labels(self._name, "failed").inc()
+                logger.warning(
+                    "background job %s failed; retrying: %s", self._name, type(error).__name__
+                )
+            finally:
+                connection.close()
+            self._rest(started, has_worked=has_worked)
+
+    def _run_once(self) -> bool:
+        """Run the job, and return whether it found something to do."""
+        has_worked = False
+        for step in self._job():
+            has_worked = has_worked or bool(step)
+            if self.stopped.is_set() or not self._may_run():
+                break
+        metrics.BACKGROUND_RUNS.labels(self._name, "succeeded").inc()
+        metrics.BACKGROUND_SUCCESS.labels(self._name).set_to_current_time()
+        return has_worked
+
+    def _rest(self, started: float, *, has_worked: bool) -> None:
+        if self._max_pause is None or has_worked:
+            self._pause = self._min_pause
+            self.stopped.wait(self._pause)
+            return
+        is_woken = job_wakeups.is_listening()
+        self._pause = min(2 * self._pause, self._max_pause) if is_woken else self._min_pause
+        if self.woken.wait(self._pause):
+            self._pause = self._min_pause
+            # Commits in quick succession wake the job once.
+            self.stopped.wait(WAKE_SECONDS - (time.monotonic() - started))

@@ -26,6 +26,7 @@ from importers.core.results import UnreadableError
 from importers.runs import preview
 from importers.runs.preview import ExportPreview, preview_export
 from importers.runs.store import find_run, latest_runs
+from operations import job_wakeups
 from owner.import_forms import COLUMN_LABELS, SendForm, WishForm
 from owner.import_results import (
     AccountResult,
@@ -205,6 +206,7 @@ def look(request: HttpRequest, object_id: str) -> HttpResponse:
 
     def start(values: dict[str, str]) -> str:
         upload.save(phase="wanted", wish=values)
+        job_wakeups.notify()
         return _address(upload)
 
     return _preview(request, upload.path, start)

@@ -1,6 +1,7 @@
 """Run uvicorn on a socket that is bound before startup."""
 
 import asyncio
+import contextlib
 import errno
 import functools
 import gc
@@ -8,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from types import FrameType
 from typing import Any, cast
 
 import uvicorn
@@ -24,6 +26,7 @@ from pdpp_site.connections import (
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 BACKLOG = 1024
 SWITCH_SECONDS = 0.0005
+TICK_SECONDS = 1.0
 
 
 class BindError(Exception):
@@ -62,6 +65,7 @@ class Server(uvicorn.Server):
         config.http = cast(Any, functools.partial(ClientConnection, table=self._table))
         self._ready = ready
         self._ending = ending
+        self._exit: Callable[[], object] = lambda: None
 
     @override
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -69,10 +73,19 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     @override
-    async def on_tick(self, counter: int) -> bool:
-        if counter % 10 == 0:  # once a second
-            self._table.close_late(asyncio.get_running_loop().time())
-        return await super().on_tick(counter)
+    async def main_loop(self) -> None:
+        """Tick once a second and at a signal. uvicorn's own loop ticks ten times a second."""
+        loop, exiting = asyncio.get_running_loop(), asyncio.Event()
+        self._exit = lambda: loop.call_soon_threadsafe(exiting.set)
+        while not await self.on_tick(0):
+            self._table.close_late(loop.time())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(exiting.wait(), TICK_SECONDS)
+
+    @override
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._exit()
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -67,6 +67,16 @@ def deliver(event_id: str) -> None:
         raise
 
 
+def has_enqueued_events() -> bool:
+    """Return whether a worker has, or should have, something to deliver."""
+    return Event.unscoped.filter(status=Event.Status.QUEUED, enqueued=True).exists()
+
+
+def has_jobs() -> bool:
+    """Return whether a worker has something to do."""
+    return ProcrastinateJob.objects.filter(queue_name=QUEUE).exists()
+
+
 def recover_lost_deliveries() -> int:
     """Requeue events whose worker died or whose job is missing, and return their number.
 

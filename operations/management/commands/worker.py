@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from typing_extensions import override
 
-from operations import event_worker
+from operations import event_worker, job_wakeups
 
 
 class Command(BaseCommand):
@@ -16,5 +16,5 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        with event_worker.deliver_events():
+        with job_wakeups.listen(), event_worker.deliver_events():
             Event().wait()

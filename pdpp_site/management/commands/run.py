@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -28,10 +28,12 @@ from operations import (
     background_jobs,
     demo_data,
     event_worker,
+    job_wakeups,
     leader_lock,
     schema_version,
     tracer,
 )
+from operations.background_jobs import Job
 from operations.backup import schedule
 from operations.demo_data import DemoTokens
 from operations.notifications import delivery
@@ -42,11 +44,15 @@ from owner.setup_snippets import MCP, REST, token_snippets
 from pdpp_site import server as pdpp_site_server
 
 MIN_POSTGRES_VERSION = 15
+WOKEN_JOBS = (
+    background_jobs.vectors,
+    background_jobs.words,
+    people_index.people,
+    background_jobs.erasures,
+)
+"""Jobs that one process at a time runs whenever there is something to do."""
+
 JOBS = (
-    (background_jobs.vectors, background_jobs.PAUSE_SECONDS),
-    (background_jobs.words, background_jobs.PAUSE_SECONDS),
-    (people_index.people, background_jobs.PAUSE_SECONDS),
-    (background_jobs.erasures, background_jobs.PAUSE_SECONDS),
     (background_jobs.upkeep, background_jobs.UPKEEP_SECONDS),
     (delivery.notifications, delivery.INTERVAL_SECONDS),
     (schedule.backups, schedule.CHECK_SECONDS),
@@ -143,11 +149,12 @@ def _background_jobs() -> Iterator[None]:
     )
     syncs = SyncWorker()
     watched = watches.AccountWatches(may_run=turn.is_leader)
+    look = min(settings.PDPP_WATCH_SECONDS, background_jobs.MAX_IDLE_SECONDS)
     with (
         contextlib.closing(turn),
-        _run_jobs(turn),
-        background_jobs.run_repeatedly(imports.job),
-        background_jobs.run_repeatedly(syncs.sources, may_run=turn.is_leader),
+        job_wakeups.listen(),
+        _run_jobs(turn, (*WOKEN_JOBS, syncs.sources)),
+        background_jobs.run_repeatedly(imports.job, max_pause=look),
         background_jobs.run_repeatedly(watched.watches, pause=watches.CHECK_SECONDS),
         event_worker.deliver_events(),
         contextlib.closing(imports),
@@ -158,8 +165,14 @@ def _background_jobs() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _run_jobs(turn: leader_lock.LeaderLock) -> Iterator[None]:
+def _run_jobs(turn: leader_lock.LeaderLock, woken: Iterable[Job]) -> Iterator[None]:
     with contextlib.ExitStack() as jobs:
+        for job in woken:
+            jobs.enter_context(
+                background_jobs.run_repeatedly(
+                    job, max_pause=background_jobs.MAX_IDLE_SECONDS, may_run=turn.is_leader
+                )
+            )
         for job, pause in JOBS:
             jobs.enter_context(
                 background_jobs.run_repeatedly(job, pause=pause, may_run=turn.is_leader)
