@@ -1,18 +1,15 @@
 """Import contacts from vCard files, versions 2.1 to 4.0."""
 
 import codecs
-import logging
-import re
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+import io
 from functools import partial
 from hashlib import sha256
 from typing import Any
 
 import vobject
-from vobject.icalendar import stringToTextValues
-from vobject.vcard import VCardBehavior, VCardTextBehavior
 
+from importers import contact_values
+from importers.contact_values import first_value, flatten, values
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import Importer, claim_by_start
 from importers.core.results import (
@@ -38,34 +35,6 @@ from importers.core.text import (
     to_utf8,
     truncate,
 )
-
-# vobject logs the content of lines that it cannot parse.
-logging.getLogger("vobject.base").setLevel(logging.CRITICAL)
-_PLAIN_COMMA = re.compile(r"(\\.)|,")
-
-
-class _Text(VCardTextBehavior):  # type: ignore[misc]
-    """Keeps text behind a comma without a backslash, which version 2.1 writes so.
-
-    The library cuts it off; ``line.cut`` is what it returns, which keys of earlier releases have.
-    """
-
-    @classmethod
-    def decode(cls, line: Any) -> None:
-        written, was_encoded = line.value, line.encoded
-        super().decode(line)
-        if was_encoded:
-            line.cut = line.value
-            if isinstance(line.value, bytes):  # base64
-                line.value = decode(line.value)
-            else:
-                escaped = _PLAIN_COMMA.sub(lambda found: found[1] or "\\,", written)
-                line.value = stringToTextValues(escaped)[0]
-
-
-VCardBehavior.defaultBehavior = _Text
-for _name_of_text in ("FN", "LABEL"):
-    vobject.base.registerBehavior(_Text, _name_of_text, default=True)
 
 
 def _read_file(file: ExportFile) -> ExportItems:
@@ -100,7 +69,17 @@ def _contact(component: Component) -> ParsedItem:
         for each in (old_card, card)
     )
     replaces = tuple(dict.fromkeys(old for old in old_keys if old != key))
-    return ParsedItem([ParsedRecord("contacts", _fields(card, key, name), replaces)])
+    item = ParsedItem([ParsedRecord("contacts", _fields(card, key), replaces)])
+    _add_issues(item, card, text)
+    return item
+
+
+def _add_issues(item: ParsedItem, card: Any, text: str) -> None:
+    if (written := first_value(card, "rev")) and item.records[0].data["updated_at"] is None:
+        item.add_issue(ReceiptCode.BAD_DATE, detail=f"REV:{written[:40]}")
+    for line, number in vobject.base.getLogicalLines(io.StringIO(text), allowQP=True):
+        if ":" not in line:
+            item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=f"line {number}: {line[:40]}")
 
 
 def _decode(content: bytes) -> str:
@@ -124,56 +103,47 @@ def _parse_card(text: str) -> Any:
 
 def _key(card: Any, name: str, *, is_cut: bool = False) -> str:
     """Return the key; of an earlier release if ``is_cut``, which cut off text behind a comma."""
-    values = partial(_values, card, is_cut=is_cut)
-    identity = next(iter(values("uid")), None) or "\0".join(
-        [name, *(values("org")[:1] or [""]), *sorted(values("email")), *sorted(values("tel"))]
+    written = partial(values, card, is_cut=is_cut)
+    identity = next(iter(written("uid")), None) or "\0".join(
+        [name, *(written("org")[:1] or [""]), *sorted(written("email")), *sorted(written("tel"))]
     )
     return f"c_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
 
-def _fields(card: Any, key: str, name: str) -> dict[str, Any]:
+def _fields(card: Any, key: str) -> dict[str, Any]:
+    contact_values.keep_paths(card)
+    emails, phones = contact_values.emails(card), contact_values.phones(card)
+    parts = _name_parts(card, "prefix", "given", "additional", "family", "suffix")
+    names = (first_value(card, "fn"), " ".join(parts), first_value(card, "org"), *emails, *phones)
+    given, family = _name_parts(card, "given"), _name_parts(card, "family")
     return {
         "id": key,
-        "name": name,
-        **_name_parts(card),
-        "nickname": _first_value(card, "nickname"),
-        "organization": _first_value(card, "org"),
-        "job_title": _first_value(card, "title"),
-        "emails": _values(card, "email"),
-        "phones": [value.removeprefix("tel:") for value in _values(card, "tel")],
-        "addresses": _values(card, "adr"),
-        "urls": _values(card, "url"),
-        "birthday": _birthday(card),
+        "name": next(filter(None, names), None),
+        "given_name": " ".join(given) or None,
+        "family_name": " ".join(family) or None,
+        "nickname": first_value(card, "nickname"),
+        "organization": first_value(card, "org"),
+        "job_title": first_value(card, "title"),
+        "emails": emails,
+        "phones": phones,
+        "addresses": contact_values.addresses(card),
+        "urls": contact_values.urls(card),
+        "instant_messages": contact_values.instant_messages(card),
+        "birthday": contact_values.date(card, "bday"),
+        "anniversary": contact_values.date(card, "anniversary"),
+        "related": contact_values.related(card),
         "categories": _categories(card),
         "note": _note(card),
-        "updated_at": _updated_at(card),
+        "kind": contact_values.kind(card),
+        "uid": contact_values.bare_uid(first_value(card, "uid") or "") or None,
+        "members": contact_values.members(card),
+        "other_values": contact_values.other_values(card),
+        "updated_at": contact_values.updated_at(card),
     }
 
 
-def _values(card: Any, name: str, *, is_cut: bool = False) -> list[str]:
-    lines = card.contents.get(name, [])
-    found = (getattr(line, "cut", line.value) if is_cut else line.value for line in lines)
-    flatten = partial(_flatten, inner=str if is_cut else _flatten)
-    values = (one_line(replace_unstorable(flatten(value))) for value in found)
-    return list(dict.fromkeys(filter(None, values)))
-
-
-def _first_value(card: Any, name: str, *, is_cut: bool = False) -> str | None:
-    return next(iter(_values(card, name, is_cut=is_cut)), None)
-
-
-def _birthday(card: Any) -> str | None:
-    """Return the birthday; Apple names a year that stands for none."""
-    value = _first_value(card, "bday")
-    for line in card.contents.get("bday", []):
-        for year in line.params.get("X-APPLE-OMIT-YEAR", []):
-            if value and value.startswith(year):
-                return f"--{value[len(year) :].lstrip('-')}"
-    return value
-
-
 def _categories(card: Any) -> list[str]:
-    categories = ", ".join(_values(card, "categories")).split(",")
+    categories = ", ".join(values(card, "categories")).split(",")
     return list(dict.fromkeys(filter(None, map(str.strip, categories))))
 
 
@@ -183,50 +153,23 @@ def _note(card: Any) -> str | None:
     return note.strip() or None
 
 
-def _flatten(value: Any, *, inner: Callable[[Any], str] = str) -> str:
-    """Join the parts of a structured value, such as an address, with commas."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Iterable):
-        return ", ".join(filter(None, map(inner, value)))
-    parts = ("street", "extended", "box", "code", "city", "region", "country")
-    if any(hasattr(value, part) for part in parts):
-        texts = (_flatten(getattr(value, part, "") or "") for part in parts)
-        return ", ".join(filter(None, texts))
-    return str(value)
-
-
 def _name_or_address(card: Any, *, is_cut: bool = False) -> str | None:
-    addresses = (_first_value(card, name, is_cut=is_cut) for name in ("email", "tel"))
+    addresses = (first_value(card, name, is_cut=is_cut) for name in ("email", "tel"))
     return _name(card, is_cut=is_cut) or next(filter(None, addresses), None)
 
 
 def _name(card: Any, *, is_cut: bool) -> str | None:
-    formatted = _first_value(card, "fn", is_cut=is_cut)
+    formatted = first_value(card, "fn", is_cut=is_cut)
     if formatted:
         return formatted
-    parts = _name_parts(card)
-    return " ".join(filter(None, parts.values())) or _first_value(card, "org")
+    return " ".join(_name_parts(card, "given", "family")) or first_value(card, "org")
 
 
-def _name_parts(card: Any) -> dict[str, str | None]:
+def _name_parts(card: Any, *parts: str) -> list[str]:
+    """Return the parts of the structured name that are not empty."""
     lines = card.contents.get("n", [])
-    value = lines[0].value if lines else None
-    parts = {"given_name": "given", "family_name": "family"}
-    return {
-        name: one_line(replace_unstorable(_flatten(getattr(value, part, "") or ""))) or None
-        for name, part in parts.items()
-    }
-
-
-def _updated_at(card: Any) -> str | None:
-    for text in _values(card, "rev"):
-        for date_format in ("%Y-%m-%dT%H:%M:%S%z", "%Y%m%dT%H%M%S%z"):
-            try:
-                return datetime.strptime(text, date_format).astimezone(UTC).isoformat()
-            except ValueError:
-                continue
-    return None
+    found = (getattr(lines[0].value, part, "") or "" for part in parts) if lines else ()
+    return [part for each in found if (part := one_line(replace_unstorable(flatten(each))))]
 
 
 VCARD = Importer(

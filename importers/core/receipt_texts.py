@@ -109,6 +109,11 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "The export says that this was deleted, and has no content of it.",
         "You need not do anything.",
     ),
+    ReceiptCode.PARTLY_IMPORTED: ReceiptText(
+        "A part of this item was not imported; the rest was.",
+        "Compare it with the original.",
+        is_imported=True,
+    ),
     ReceiptCode.PARTLY_ENCRYPTED: ReceiptText(
         "A passage is encrypted; the rest was imported.",
         "Decrypt the passage in the original program and export again.",

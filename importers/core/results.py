@@ -40,6 +40,7 @@ class ReceiptCode(StrEnum):
     NOT_BOOKED = "not_booked"
     FEE_ASIDE = "fee_aside"
     DELETED = "deleted"
+    PARTLY_IMPORTED = "partly_imported"
     PARTLY_ENCRYPTED = "partly_encrypted"
     BAD_PROPERTIES = "bad_properties"
     UNSURE_CHARSET = "unsure_charset"

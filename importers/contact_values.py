@@ -1,0 +1,218 @@
+"""Read the values of a vCard: what other programs put around an address, a date or a text is removed."""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from email.utils import getaddresses
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+import vobject
+from vobject.icalendar import stringToTextValues
+from vobject.vcard import VCardBehavior, VCardTextBehavior
+
+from importers.core.text import decode, one_line, replace_unstorable
+
+# vobject logs the content of lines that it cannot parse.
+logging.getLogger("vobject.base").setLevel(logging.CRITICAL)
+_PLAIN_COMMA = re.compile(r"(\\.)|,")
+_ESCAPE = re.compile(r"\\(?:[\\,;:\"nN]|$)")
+_DRIVE = re.compile(r"(?<![A-Za-z])[A-Za-z]:\\(?!\\)")
+_ESCAPED_MARK = re.compile(r"\\([:,;])")
+_DATE = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})")
+_YEAR_OF_NONE = "1604"
+"""The year that Apple writes where the year of birth is unknown."""
+_APPLE_LABEL = re.compile(r"_\$!<(.*)>!\$_")
+_MERGED = frozenset((
+    "version", "prodid", "uid", "rev", "fn", "email", "tel", "adr", "label", "url", "impp",
+    "categories", "note", "kind", "x-addressbookserver-kind", "member",
+    "x-addressbookserver-member", "related", "x-abrelatednames", "x-ablabel", "x-abuid", "x-abadr",
+    "sort-string", "x-imagehash", "x-imagetype", "source", "name", "profile", "clientpidmap",
+))  # fmt: skip
+"""Properties of which every value is in a field, or which describe the card and not the person."""
+_FIRST = frozenset(("n", "nickname", "org", "title", "bday", "anniversary"))
+"""Properties of which the first value is in a field."""
+
+
+class _Text(VCardTextBehavior):  # type: ignore[misc]
+    """Keeps text behind a comma without a backslash, which version 2.1 writes so.
+
+    The library cuts it off; ``line.cut`` is what it returns, which keys of earlier releases have.
+    A text with a backslash that escapes nothing, such as a path, was not escaped by its writer.
+    """
+
+    @classmethod
+    def decode(cls, line: Any) -> None:
+        written, was_encoded = line.value, line.encoded
+        super().decode(line)
+        if was_encoded:
+            line.cut = line.value
+            if isinstance(line.value, bytes):  # base64
+                line.value = decode(line.value)
+            elif "\\" in _ESCAPE.sub("", written):
+                line.value = written
+            else:
+                line.written = written
+                escaped = _PLAIN_COMMA.sub(_escape_commas, written)
+                line.value = stringToTextValues(escaped)[0]
+
+
+def _escape_commas(found: re.Match[str]) -> str:
+    return ":" if found[1] == "\\:" else found[1] or "\\,"
+
+
+VCardBehavior.defaultBehavior = _Text
+for _name_of_text in ("FN", "LABEL"):
+    vobject.base.registerBehavior(_Text, _name_of_text, default=True)
+
+
+def keep_paths(card: Any) -> None:
+    """Restore paths such as C:\\new, in version 2.1, which escapes no line break."""
+    if values(card, "version") == ["2.1"]:
+        for lines in card.contents.values():
+            for line in lines:
+                if _DRIVE.search(getattr(line, "written", "")):
+                    line.value = line.written
+
+
+def values(card: Any, name: str, *, is_cut: bool = False) -> list[str]:
+    lines = card.contents.get(name, [])
+    found = (getattr(line, "cut", line.value) if is_cut else line.value for line in lines)
+    flat = partial(flatten, inner=str if is_cut else flatten)
+    texts = (one_line(replace_unstorable(flat(value))) for value in found)
+    return list(dict.fromkeys(filter(None, texts)))
+
+
+def first_value(card: Any, name: str, *, is_cut: bool = False) -> str | None:
+    return next(iter(values(card, name, is_cut=is_cut)), None)
+
+
+def flatten(value: Any, *, inner: Callable[[Any], str] = str) -> str:
+    """Join the parts of a structured value, such as an address, with commas."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Iterable):
+        return ", ".join(filter(None, map(inner, value)))
+    parts = ("street", "extended", "box", "code", "city", "region", "country")
+    if any(hasattr(value, part) for part in parts):
+        texts = (flatten(getattr(value, part, "") or "") for part in parts)
+        return ", ".join(filter(None, texts))
+    return str(value)
+
+
+def emails(card: Any) -> list[str]:
+    return _unique(email for value in values(card, "email") for email in split_emails(value))
+
+
+def split_emails(value: str) -> list[str]:
+    """Return the addresses in a value such as ``mailto:a@x`` or ``a@x,b@y``."""
+    bare = _without_scheme(value, "mailto")
+    if bare != value.strip():
+        bare = unquote(bare.partition("?")[0])
+    parts = [address for _, address in getaddresses([bare.replace(";", ",")])]
+    return parts if parts and all(part.count("@") == 1 for part in parts) else [bare]
+
+
+def phones(card: Any) -> list[str]:
+    return _unique(_without_scheme(value, "tel") for value in values(card, "tel"))
+
+
+def urls(card: Any) -> list[str]:
+    return _unique(_ESCAPED_MARK.sub(r"\1", value) for value in values(card, "url"))
+
+
+def _without_scheme(value: str, scheme: str) -> str:
+    return re.sub(rf"^\s*{scheme}\s*\\?:\s*", "", value, flags=re.IGNORECASE).strip()
+
+
+def addresses(card: Any) -> list[str]:
+    """Return the postal addresses, and labels whose words no address has."""
+    found = values(card, "adr")
+    words = [set(re.findall(r"\w+", address)) for address in found]
+    labels = (label for label in values(card, "label")
+              if not any(set(re.findall(r"\w+", label)) <= each for each in words))  # fmt: skip
+    return _unique((*found, *labels))
+
+
+def instant_messages(card: Any) -> list[str]:
+    """Return addresses such as ``xmpp:eva@x.org``; Apple names the service beside the address."""
+    found = []
+    for line in card.contents.get("impp", []):
+        value = _ESCAPED_MARK.sub(r"\1", one_line(replace_unstorable(flatten(line.value))))
+        service = next(iter(line.params.get("X-SERVICE-TYPE", [])), "")
+        found.append(re.sub(r"^x-apple:", f"{service}:" if service else "", value, flags=re.I))
+    return _unique(found)
+
+
+def related(card: Any) -> list[str]:
+    """Return related people, each with the relation if it is known."""
+    lines = (*card.contents.get("related", []), *card.contents.get("x-abrelatednames", []))
+    return _unique(_labeled(card, line, "") for line in lines)
+
+
+def date(card: Any, name: str) -> str | None:
+    """Return a date; Apple names a year that stands for none."""
+    lines = card.contents.get(name, [])
+    value = first_value(card, name)
+    years = {year for line in lines for year in line.params.get("X-APPLE-OMIT-YEAR", [])}
+    match = _DATE.fullmatch(value or "")
+    if match is None:
+        return value
+    is_without_year = match[1] in {_YEAR_OF_NONE, *years}
+    return f"{'-' if is_without_year else match[1]}-{match[2]}-{match[3]}"
+
+
+def updated_at(card: Any) -> str | None:
+    """Return when the card changed, in UTC; a date alone is its first moment."""
+    for text in values(card, "rev"):
+        try:
+            moment = datetime.fromisoformat(text)
+            return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC).isoformat()
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def kind(card: Any) -> str | None:
+    """Return ``group``, ``org`` and so on; nothing for a person."""
+    found = first_value(card, "kind") or first_value(card, "x-addressbookserver-kind") or ""
+    return found.lower() if found.lower() not in ("", "individual") else None
+
+
+def members(card: Any) -> list[str]:
+    """Return the UIDs of the members of a group."""
+    names = ("member", "x-addressbookserver-member")
+    return _unique(bare_uid(value) for name in names for value in values(card, name))
+
+
+def bare_uid(value: str) -> str:
+    return re.sub(r"^urn:uuid:", "", value, flags=re.IGNORECASE)
+
+
+def other_values(card: Any) -> list[str]:
+    """Return every value that no other field has, with the name of its property."""
+    found = []
+    for name, lines in card.contents.items():
+        kept = lines[1:] if name in _FIRST else lines
+        if name not in _MERGED:
+            found += [
+                _labeled(card, line, name.removeprefix("x-").replace("-", " ")) for line in kept
+            ]
+    return _unique(found)
+
+
+def _labeled(card: Any, line: Any, label: str) -> str:
+    """Return a value with the label that Apple gives it, its type, or else ``label``."""
+    text = one_line(replace_unstorable(flatten(line.value)))
+    labels = (each.value for each in card.contents.get("x-ablabel", []) if each.group == line.group)
+    own = next(labels, "") if line.group else ""
+    own = _APPLE_LABEL.sub(r"\1", str(own)) or (
+        "" if label else ", ".join(line.params.get("TYPE", []))
+    )
+    return ": ".join(filter(None, (one_line(own or label), text))) if text else ""
+
+
+def _unique(found: Iterable[str] | Iterator[str]) -> list[str]:
+    return list(dict.fromkeys(filter(None, found)))
