@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from decimal import Decimal
 from functools import partial
 from typing import IO, Any
@@ -11,7 +12,17 @@ from importers.chat import records
 from importers.core.dates import unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
+from importers.core.key_set import KeySet, key_hash
+from importers.core.moments import parse_local_moment
+from importers.core.results import (
+    ExportItem,
+    ExportItems,
+    Issue,
+    ParsedItem,
+    ReceiptCode,
+    UnreadableError,
+    issues_only,
+)
 from importers.core.streaming import ITEM, iter_json_events
 from importers.core.text import one_line, replace_unstorable
 
@@ -60,12 +71,17 @@ def _claim(files: ExportFiles) -> list[ExportFile]:
 
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
+    """Read the newest export first, whose folder has its day: the first version of a message counts."""
     results = [file for file in files if _is_result(file)]
+    results.sort(key=lambda file: file.name, reverse=True)
     media = {file.name: file for file in files}
-    return iter_items(results, partial(_read_result, media=media))
+    read = partial(_read_result, media=media, zone=options.zone, seen=KeySet())
+    return iter_items(results, read)
 
 
-def _read_result(file: ExportFile, *, media: dict[str, ExportFile]) -> ExportItems:
+def _read_result(
+    file: ExportFile, *, media: dict[str, ExportFile], zone: tzinfo, seen: KeySet
+) -> ExportItems:
     with file.open() as stream:
         position = 0
         for chat, message in _messages(stream):
@@ -78,8 +94,21 @@ def _read_result(file: ExportFile, *, media: dict[str, ExportFile]) -> ExportIte
             position = max(position, stream.tell())
             message_id = message.get("id") if isinstance(message, dict) else ""
             location = f"{conversation.name}, message {message_id}"
-            parse = partial(_message, message, conversation, file, media)
+            parse = partial(_message, message, conversation, file, media, zone)
+            if _is_another_version(message, conversation.id, seen):
+                parse = issues_only([Issue(ReceiptCode.OLDER_VERSION)])
             yield ExportItem(file.name, location, size, parse)
+
+
+def _is_another_version(message: Any, conversation_id: str, seen: KeySet) -> bool:
+    """Return whether an earlier message has this id and another text, time, author or file."""
+    if not isinstance(message, dict) or "id" not in message:
+        return False
+    key = f"{conversation_id}.{message['id']}"
+    names = ("text", "date", "edited", "from_id", "from", "file", "photo", "action", "reactions")
+    content = repr([message.get(name) for name in names])
+    is_new = seen.add(key_hash("id", key))
+    return seen.add(key_hash(key, content)) and not is_new
 
 
 def _messages(stream: IO[bytes]) -> Iterator[tuple[Chat, Any]]:
@@ -104,11 +133,12 @@ def _message(
     conversation: records.Conversation,
     result: ExportFile,
     media: dict[str, ExportFile],
+    zone: tzinfo,
 ) -> ParsedItem:
     item = ParsedItem()
     if not isinstance(message, dict) or "id" not in message:
         raise UnreadableError(ReceiptCode.NO_IDENTITY)
-    sent_at = unix_to_iso(message.get("date_unixtime"))
+    sent_at = _time(message, "date", zone)
     if sent_at is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=str(message.get("date"))[:40])
     is_service = message.get("type") == "service"
@@ -127,7 +157,7 @@ def _message(
         sent_at=sent_at,
         author=message.get("from") or message.get("actor"),
         author_id=message.get("from_id") or message.get("actor_id"),
-        edited_at=unix_to_iso(message.get("edited_unixtime")),
+        edited_at=_time(message, "edited", zone),
         kind="system" if is_service else _kind(message),
         reply_to=f"{conversation.id}.{reply_id}" if reply_id else None,
         reactions=[
@@ -137,6 +167,15 @@ def _message(
         files=list(_message_files(message, result, media, item)),
     )
     return item
+
+
+def _time(message: dict[str, Any], name: str, zone: tzinfo) -> str | None:
+    """Return a time; older exports have it in the local time of the computer, and 1970 for none."""
+    written = message.get(f"{name}_unixtime")
+    if written is not None:
+        return unix_to_iso(written)
+    local = str(message.get(name) or "")
+    return None if local.startswith("1970") else parse_local_moment(local.replace("T", " "), zone)
 
 
 def _text(value: Any) -> str:

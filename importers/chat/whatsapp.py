@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from importers.chat import records
+from importers.chat.whatsapp_notices import author_and_text
 from importers.core import dates
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, FileSample, Importer, Options
@@ -249,17 +250,20 @@ def _read_chat(file: ExportFile, *, media: dict[str, ExportFile], options: Optio
         sent_at = parse_time(message, date_order=date_order, zone=options.zone)
         keys.start_group((message.date, message.time))
         old_keys.start_group((message.date, message.time))
-        # Keys are as before empty messages had an author.
+        # Keys are as before notices were told from messages, and empty messages had an author.
         author, text = message.author, message.text
         author, text = (author, text) if text or not author else (None, f"{author}:")
         content = (message.date, message.time, author, text)
         key = keys.key(conversation.id, *content)
+        old_key = old_keys.key(old_id, *content) if stale else None
+        author, text = author_and_text(message.author, message.text)
+        message = message._replace(author=author, text=text)
         parse = partial(
             _message,
             message,
             conversation,
             key=key,
-            old_key=old_keys.key(old_id, *content) if stale else None,
+            old_key=old_key,
             sent_at=sent_at.isoformat() if sent_at else None,
             file=_message_file(file, message, media),
         )

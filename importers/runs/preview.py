@@ -17,6 +17,7 @@ from importers.core.importer import (
     InstalledImporter,
     Options,
 )
+from importers.core.key_set import KeySet
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import Issue, ReceiptCode
 from importers.core.sandbox import ClaimedFiles, Claims
@@ -24,7 +25,6 @@ from importers.core.sandbox_process import SandboxError, Session, parse_issue
 from importers.registry import installed_importers, iter_packages
 from importers.runs.import_totals import ImportTotals, total_lines
 from importers.runs.record_feed import AttachmentSpool, RecordFeed, pending_receipts
-from importers.runs.seen_keys import KeySet
 from importers.runs.store import (
     ImportTarget,
     PendingReceipt,

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from evidence.storing.ndjson import NdjsonLine
+from importers.core.key_set import KeySet, key_hash
 from importers.core.receipt_texts import without_repeated
 from importers.core.results import Issue, ReceiptCode, StaleRecords
 from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader
 from importers.runs.import_totals import ImportTotals, RecordSummary
-from importers.runs.seen_keys import KeySet, key_hash
 from importers.runs.store import PendingReceipt
 
 CHUNK_BYTES = 256 * 1024

@@ -17,9 +17,9 @@ from evidence.storing.ndjson import NdjsonLine
 from evidence.storing.record_erasure import delete_record
 from importers.core import sandbox
 from importers.core.importer import ChoiceNeeded, Options
+from importers.core.key_set import KeySet
 from importers.registry import installed_importers
 from importers.runs.record_feed import AttachmentSpool, RecordFeed
-from importers.runs.seen_keys import KeySet
 from tests.world import NOW
 
 TORTURE = Path(__file__).parent / "torture"

@@ -283,3 +283,106 @@ def test_empty_message_has_its_author_and_no_text(tmp_path: Path) -> None:
     ]  # fmt: skip
     # The key is that of the release before, so an import updates its message.
     assert messages[0]["id"] == "w_f5e51d7ed001d78d25b35d3d2770"
+
+
+@pytest.mark.parametrize(
+    ("line", "author", "text"),
+    [
+        ('Ida changed the subject to "a: b"', None, 'Ida changed the subject to "a: b"'),
+        ("Ida hat den Betreff zu „a: b“ geändert", None, "Ida hat den Betreff zu „a: b“ geändert"),
+        ("Ida a changé le sujet en « a : b : c »", None, "Ida a changé le sujet en « a : b : c »"),
+        ("Ida changed the subject from “x: y” to “z”", None, "Ida changed the subject from “x: y” to “z”"),
+        ("You created group 'a: b'", None, "You created group 'a: b'"),
+        ('Jonas "Joe" Wolf: say "x: y"', 'Jonas "Joe" Wolf', 'say "x: y"'),
+        ("Ida O'Hara: hi", "Ida O'Hara", "hi"),
+        ("Ida: hello <This message was edited>", "Ida", "hello"),
+        ("Ida: hello \u200e<This message was edited>", "Ida", "hello"),
+        ("Ida: a\nb <Diese Nachricht wurde bearbeitet.>", "Ida", "a\nb"),
+        ("Ida: hola <Se editó este mensaje.>", "Ida", "hola"),
+        ("Ida: salut <Ce message a été modifié>", "Ida", "salut"),
+        ("Ida: ciao <Questo messaggio è stato modificato>", "Ida", "ciao"),
+        ("Ida: oi <Mensagem editada>", "Ida", "oi"),
+        ("Ida: dag <Dit bericht is bewerkt>", "Ida", "dag"),
+        ("Ida: привет <Сообщение изменено>", "Ida", "привет"),
+        ("Ida: selam <Bu mesaj düzenlendi>", "Ida", "selam"),
+        ("Ida: hi <이 메시지가 수정되었습니다>", "Ida", "hi"),
+        ("Ida: hi <此消息已编辑>", "Ida", "hi"),
+        ("Ida: hi <תוכן ההודעה נערך>", "Ida", "hi"),
+        ("Ida: <This message was edited>", "Ida", None),
+        ("Ida: I like <edit>", "Ida", "I like <edit>"),
+    ],
+)  # fmt: skip
+def test_whatsapp_notices_are_no_author_text_or_file(
+    tmp_path: Path, line: str, author: str | None, text: str | None
+) -> None:
+    run(chat(tmp_path, f"13.01.26, 08:30 - {line}", "14.01.26, 08:30 - Ida: ok"))
+
+    message = next(each for each in records("messages") if each["text"] != "ok")
+    assert (message["author"], message["text"]) == (author, text)
+    assert message["kind"] == ("message" if author else "system")
+    assert receipts() == set()
+
+
+def test_key_of_a_notice_is_that_of_the_release_before(tmp_path: Path) -> None:
+    lines = ('13.01.26, 08:30 - Ida changed the subject to "a: b"', "14.01.26, 08:30 - Ida: ok")
+
+    run(chat(tmp_path, *lines))
+
+    assert {each["id"] for each in records("messages")} == {
+        "w_f35430e74b90bf4e406444ee54e0",
+        "w_c34f7e64b32cd081e84d809136c2",
+    }
+
+
+def telegram(path: Path, *messages: dict[str, Any]) -> Path:
+    base = {"type": "message", "date_unixtime": "1768000000", "from": "Ida"}
+    result = {
+        "name": "Jonas",
+        "type": "personal_chat",
+        "id": 7,
+        "messages": [base | message for message in messages],
+    }
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "result.json").write_text(json.dumps(result))
+    return path
+
+
+def test_second_telegram_message_with_an_id_has_a_receipt(tmp_path: Path) -> None:
+    first, other = {"id": 1, "text": "one"}, {"id": 1, "text": "two"}
+
+    run(telegram(tmp_path, first, first, other, {"id": 2, "text": "one"}))
+
+    assert sorted(each["text"] for each in records("messages")) == ["one", "one"]
+    assert receipts() == {("older_version", "Jonas")}
+
+
+def test_newest_telegram_export_of_a_folder_counts(tmp_path: Path) -> None:
+    telegram(tmp_path / "in" / "ChatExport_2026-01-02", {"id": 1, "text": "helo"})
+    edited = {"id": 1, "text": "hello", "edited_unixtime": "1768000100"}
+    telegram(tmp_path / "in" / "ChatExport_2026-02-02", edited)
+
+    run(tmp_path / "in")
+
+    assert records("messages")[0]["text"] == "hello"
+    assert records("messages")[0]["edited_at"] == "2026-01-09T23:08:20Z"
+    assert receipts() == {("older_version", "Jonas")}
+
+
+@pytest.mark.parametrize(
+    ("members", "sent_at", "edited_at"),
+    [
+        ({"edited": "2026-01-10T09:00:00"}, "2026-01-10T08:00:00Z", "2026-01-10T08:00:00Z"),
+        ({"edited": "1970-01-01T01:00:00"}, "2026-01-10T08:00:00Z", None),
+        ({"edited_unixtime": "1768035600"}, "2026-01-10T08:00:00Z", "2026-01-10T09:00:00Z"),
+    ],
+)
+def test_times_of_older_telegram_exports_are_local(
+    tmp_path: Path, members: dict[str, Any], sent_at: str, edited_at: str | None
+) -> None:
+    message = {"id": 1, "text": "hi", "date": "2026-01-10T09:00:00", "date_unixtime": None}
+
+    run(telegram(tmp_path, message | members), timezone="Europe/Berlin")
+
+    (record,) = records("messages")
+    assert (record["sent_at"], record["edited_at"]) == (sent_at, edited_at)
+    assert receipts() == set()

@@ -13,11 +13,11 @@ from evidence.models.imports import ImportReceipt
 from importers import registry
 from importers.core import sandbox_process
 from importers.core.importer import ImportRequest
+from importers.core.key_set import KeySet
 from importers.core.sandbox import ReceivedItem, RecordHeader
 from importers.registry import OWN_FOLDER, installed_importers
 from importers.runs.preview import preview_export
 from importers.runs.record_feed import AttachmentSpool, RecordFeed
-from importers.runs.seen_keys import KeySet
 from tests.importers.imports import TORTURE, latest, receipts, records, run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.subprocess]
