@@ -27,6 +27,8 @@ from importers.core.text import to_utf8
 
 FILE_MAX_BYTES = 16 * 1024 * 1024
 _NOT_BOOKED = ("PDNG", "INFO", "FUTR")
+_POSITION_DIGITS = 4
+"""A shorter reference of an entry (NtryRef) is its position in one statement."""
 _CLOSING_BALANCES = ("CLBD", "CLAV")
 
 
@@ -55,6 +57,9 @@ def _read_file(file: ExportFile) -> ExportItems:
     keys = ContentKeys("c_")
     statements = list(root.iter("Stmt"))
     for statement in statements:
+        # A further page is a part of its statement; other statements may repeat its entries.
+        if _text(statement, "StmtPgntn/PgNb") in (None, "1"):
+            keys.start_group(statement)
         yield from _statement(file, statement, keys, size=file.size // len(statements))
 
 
@@ -70,13 +75,22 @@ def _statement(
     record = _account_record(account, statement)
     yield ExportItem(file.name, "", size, partial(ParsedItem, [record]))
     for position, entry in enumerate(statement.iter("Ntry"), 1):
-        identity = ("AcctSvcrRef", "Amt", "CdtDbtInd", "BookgDt/Dt", "BookgDt/DtTm", "NtryRef")
-        texts = [_text(entry, name) for name in identity]
-        if texts[0] is None:
-            texts += [_memo(entry), _text(entry, ".//EndToEndId")]
-        key = keys.key(account.key, _currency(entry), *texts)
-        parse = partial(_transaction, entry, key=key, account=account.key)
+        status = _text(entry, "Sts/Cd", "Sts") or "BOOK"
+        if status in _NOT_BOOKED:  # it has no key: equal ones are numbered
+            parse = issues_only([Issue(ReceiptCode.NOT_BOOKED, status)])
+        else:
+            key = keys.key(account.key, _currency(entry), *_identity(entry))
+            parse = partial(_transaction, entry, key=key, account=account.key)
         yield ExportItem(file.name, f"entry {position:,}", 0, parse)
+
+
+def _identity(entry: ET.Element) -> list[str | None]:
+    """Return what is the same for an entry in every statement, whatever its position there."""
+    names = ("AcctSvcrRef", "Amt", "CdtDbtInd", "BookgDt/Dt", "BookgDt/DtTm", "NtryRef")
+    texts = [_text(entry, name) for name in names]
+    if len((texts[-1] or "").lstrip("0")) <= _POSITION_DIGITS:
+        texts[-1] = None
+    return texts if texts[0] else [*texts, _memo(entry), _text(entry, ".//EndToEndId")]
 
 
 def _account_record(account: FoundAccount, statement: ET.Element) -> ParsedRecord:
@@ -95,9 +109,7 @@ def _account_record(account: FoundAccount, statement: ET.Element) -> ParsedRecor
 
 
 def _transaction(entry: ET.Element, *, key: str, account: str) -> ParsedItem:
-    item, status = ParsedItem(), _text(entry, "Sts/Cd", "Sts") or "BOOK"
-    if status in _NOT_BOOKED:
-        raise UnreadableError(ReceiptCode.NOT_BOOKED, detail=status)
+    item = ParsedItem()
     amount, currency = _amount(entry), _currency(entry)
     if amount is None or not amounts.fits_currency(amount, currency):
         raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=_text(entry, "Amt") or "")

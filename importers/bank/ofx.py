@@ -17,7 +17,7 @@ from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
 from importers.bank.csv_accounts import format_account
 from importers.bank.ofx_amounts import LAYOUT, OfxReading, detect_reading, parse_amount
-from importers.bank.ofx_keys import OfxKeys
+from importers.bank.ofx_keys import Keys, OfxKeys
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.results import (
@@ -58,10 +58,15 @@ _EARLIER_FIELDS = ("account_id", "reference", "date", "amount")
 
 @dataclass(slots=True)
 class Statement:
-    """The elements read for one account so far."""
+    """The elements read for one account so far, and its bookings and investments."""
 
     elements: dict[str, str] = field(default_factory=dict)
     decimal: str = "."
+    entries: list[tuple[str, int, dict[str, str]]] = field(default_factory=list)
+
+    @property
+    def bookings(self) -> list[dict[str, str]]:
+        return [elements for name, _, elements in self.entries if name == "STMTTRN"]
 
     @property
     def key_account(self) -> str:
@@ -128,49 +133,53 @@ def _read(files: ExportFiles, options: Options) -> ExportItems:
     earlier = defaultdict[tuple[Any, ...], list[str]](list)
     for key, values in options.earlier.items():
         earlier[tuple(values)].append(key)
-    return iter_items(files, partial(_read_file, options=options, earlier=earlier))
+    keys = OfxKeys(options.stored.get("transactions", {}))
+    return iter_items(files, partial(_read_file, options=options, earlier=earlier, keys=keys))
 
 
 def _read_file(
-    file: ExportFile, *, options: Options, earlier: Mapping[tuple[Any, ...], list[str]]
+    file: ExportFile,
+    *,
+    options: Options,
+    earlier: Mapping[tuple[Any, ...], list[str]],
+    keys: OfxKeys,
 ) -> ExportItems:
     aggregates = list(_aggregates(_text(file)))
-    reading = detect_reading(aggregates, options)
-    statement, keys, is_empty = Statement(decimal=reading.decimal), OfxKeys(), True
-    corrected = {fields["CORRECTFITID"] for _, _, fields in aggregates if "CORRECTFITID" in fields}
-    for name, line, elements in aggregates:
-        is_empty, location = False, f"line {line:,}"
-        if name == "STMTTRN":
-            key, replaces = keys.keys(statement.key_account, elements)
-            if _is_withdrawn(elements, corrected):
-                yield ExportItem(file.name, location, 0, issues_only([_CORRECTED]))
-                continue
-            booking = partial(
-                _transaction,
-                elements,
-                key=key,
-                replaces=replaces,
-                account=statement.account_id,
-                currency=statement.elements.get("CURDEF"),
-                reading=reading,
-                same=partial(_same_earlier, account=statement.key_account, earlier=earlier),
-            )
-            yield ExportItem(file.name, location, 0, booking)
-        elif name in _INVESTMENTS or name == "STMTTRNP":
-            issue = Issue(ReceiptCode.NOT_SUPPORTED, f"investment {name}")
-            issue = _PENDING if name == "STMTTRNP" else issue
-            yield ExportItem(file.name, location, 0, issues_only([issue]))
-        else:
-            if statement.is_ended_by(name, elements):
-                yield ExportItem(file.name, "", 0, statement.account)
-                kept = {n: v for n, v in statement.elements.items() if n == "ORG"}
-                statement = Statement(kept, reading.decimal)
-                keys.start_statement()
-            statement.elements |= elements
-    if is_empty:
+    if not aggregates:
         raise UnreadableError(ReceiptCode.MALFORMED)
-    yield from _text_outside(file)
-    yield ExportItem(file.name, "", file.size, statement.account)
+    reading = detect_reading(aggregates, options)
+    statements = list(_statements(aggregates, decimal=reading.decimal))
+    found_keys = keys.of_file([(each.key_account, each.bookings) for each in statements])
+    corrected = {fields["CORRECTFITID"] for _, _, fields in aggregates if "CORRECTFITID" in fields}
+    for statement, found in zip(statements, found_keys, strict=True):
+        booking_keys = iter(found)
+        for name, line, elements in statement.entries:
+            key = next(booking_keys) if name == "STMTTRN" else ("", ())
+            same = partial(_same_earlier, account=statement.key_account, earlier=earlier)
+            read = partial(_transaction, elements, key, statement, reading=reading, same=same)
+            issue = _reason_to_skip(name, elements, corrected)
+            parse = issues_only([issue]) if issue else read
+            yield ExportItem(file.name, f"line {line:,}", 0, parse)
+        if statement is statements[-1]:
+            yield from _text_outside(file)
+        size = file.size if statement is statements[-1] else 0
+        yield ExportItem(file.name, "", size, statement.account)
+
+
+def _statements(
+    aggregates: Sequence[tuple[str, int, dict[str, str]]], *, decimal: str
+) -> Iterator[Statement]:
+    statement = Statement(decimal=decimal)
+    for name, line, elements in aggregates:
+        if name in ("STMTTRN", "STMTTRNP", *_INVESTMENTS):
+            statement.entries.append((name, line, elements))
+            continue
+        if statement.is_ended_by(name, elements):
+            yield statement
+            kept = {n: v for n, v in statement.elements.items() if n == "ORG"}
+            statement = Statement(kept, decimal)
+        statement.elements |= elements
+    yield statement
 
 
 def _text_outside(file: ExportFile) -> ExportItems:
@@ -180,13 +189,15 @@ def _text_outside(file: ExportFile) -> ExportItems:
         yield ExportItem(file.name, "", 0, issues_only([issue]))
 
 
-_PENDING = Issue(ReceiptCode.NOT_BOOKED, "pending")
-_CORRECTED = Issue(ReceiptCode.NOT_BOOKED, "corrected by the bank")
-
-
-def _is_withdrawn(elements: dict[str, str], corrected: set[str]) -> bool:
-    """Return whether the bank deletes a booking with this one, or replaced it in the same file."""
-    return elements.get("CORRECTACTION") == "DELETE" or elements.get("FITID") in corrected
+def _reason_to_skip(name: str, elements: dict[str, str], corrected: set[str]) -> Issue | None:
+    """Return why an entry is no booking: the bank can delete or replace one in the same file."""
+    if name == "STMTTRNP":
+        return Issue(ReceiptCode.NOT_BOOKED, "pending")
+    if name != "STMTTRN":
+        return Issue(ReceiptCode.NOT_SUPPORTED, f"investment {name}")
+    if elements.get("CORRECTACTION") == "DELETE" or elements.get("FITID") in corrected:
+        return Issue(ReceiptCode.NOT_BOOKED, "corrected by the bank")
+    return None
 
 
 def _text(file: ExportFile) -> str:
@@ -237,17 +248,16 @@ def parse_date(text: str) -> date | None:
 
 def _transaction(
     elements: dict[str, str],
+    keys: Keys,
+    statement: Statement,
     *,
-    key: str,
-    replaces: tuple[str, ...],
-    account: str,
-    currency: str | None,
     reading: OfxReading,
     same: Callable[[Mapping[str, Any]], Sequence[str]],
 ) -> ParsedItem:
+    key, replaces = keys
     item = ParsedItem()
     # With ORIGCURRENCY the amount is converted to the currency of the account; with CURRENCY not.
-    currency = elements.get("CURRENCY.CURSYM") or currency
+    currency = elements.get("CURRENCY.CURSYM") or statement.elements.get("CURDEF")
     amount = parse_amount(elements, reading, item)
     if amount is None or not amounts.fits_currency(amount, currency):
         raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=elements.get("TRNAMT", "")[:40])
@@ -256,7 +266,7 @@ def _transaction(
         item.add_issue(ReceiptCode.BAD_DATE, detail=elements.get("DTPOSTED", "")[:40])
     record = records.transaction_record(
         key,
-        account=account,
+        account=statement.account_id,
         on=on,
         amount=amount,
         currency=currency,

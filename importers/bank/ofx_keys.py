@@ -1,45 +1,126 @@
-"""Make the record keys of OFX bookings."""
+"""Make the record keys of OFX bookings.
+
+The bank's id of a booking (FITID) is unique in an account. Some banks number the bookings of each
+statement, or use an id for two, so the amount counts too, and for short ids the day. Keys do not
+depend on the order of the bookings, which differs between two exports.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from typing import Any
 
 from importers.bank import amounts, earlier_keys
 from importers.core.results import ContentKeys
 
 _SHORT_ID = 4
+_CORRECTION = timedelta(days=7)
+"""Banks correct the day of a booking by less; a booking further off is another one."""
+
+Booking = Mapping[str, str]
+Identity = tuple[str, ...]
+Keys = tuple[str, tuple[str, ...]]
+"""The key of a booking, and the key that the release before gave it."""
 
 
 class OfxKeys:
-    """Makes the record keys of a file.
+    """Makes the record keys of the files of an import.
 
-    The bank's id of a booking (FITID) is unique in an account. Some banks number the bookings of
-    each statement, or use an id for two, so the amount counts too, and for short ids the day.
+    ``stored`` are the account, day and amount of the records of the connection, by key.
     """
 
-    def __init__(self) -> None:
-        self._content_keys = ContentKeys("f_")
-        self._earlier_keys = ContentKeys("o_")
-        self._days: dict[tuple[str, ...], str] = {}
-        self._texts: dict[tuple[str, ...], tuple[str, ...]] = {}
+    def __init__(self, stored: Mapping[str, Sequence[Any]]) -> None:
+        self._stored = stored
+        self._days: dict[Identity, date | None] = {}
+        """Of several bookings with one id and amount, the one of this day has no day in its key."""
 
-    def start_statement(self) -> None:
-        """Forget the texts: another statement can repeat a booking and its text differently."""
-        self._texts.clear()
+    def of_file(self, statements: Sequence[tuple[str, Sequence[Booking]]]) -> Iterator[list[Keys]]:
+        """Yield the keys of the bookings of each statement, an account with its bookings."""
+        earlier = ContentKeys("o_")
+        self._choose_days(statements)
+        for account, bookings in statements:
+            # Another statement can repeat a booking, and its text differently.
+            found = [self._with_day(account, booking) for booking in bookings]
+            texts: dict[Identity, Identity] = {}
+            for identity, booking in zip(found, bookings, strict=True):
+                texts[identity] = min(_texts(booking), texts.get(identity, _texts(booking)))
+            contents = ContentKeys("f_")
+            yield [
+                (
+                    _key(account, booking, identity, texts, contents),
+                    (earlier_keys.ofx_key(earlier, account, booking),),
+                )
+                for identity, booking in zip(found, bookings, strict=True)
+            ]
 
-    def keys(self, account: str, elements: dict[str, str]) -> tuple[str, tuple[str, ...]]:
-        """Return the key of a booking, and the key that the release before gave it."""
-        earlier = earlier_keys.ofx_key(self._earlier_keys, account, elements)
-        fitid, amount = elements.get("FITID", ""), elements.get("TRNAMT", "")
-        day = elements.get("DTPOSTED", "")[:8]
-        if not fitid.strip("0-") or fitid.upper() in ("NONE", "NULL", "NA"):
-            names = ("NAME", "MEMO", "CHECKNUM", "REFNUM")
-            found = (elements.get(name, "") for name in names)
-            return self._content_keys.key(account, day, amount, *found), (earlier,)
-        plain = (account, fitid, _plain_amount(amount), *([day] if len(fitid) <= _SHORT_ID else []))
-        first_day = self._days.setdefault(plain, day)
-        identity = plain if first_day == day else (*plain, day)
-        # Of two with one id, day and amount in a statement, the texts show that they are two.
-        texts = tuple(elements.get(name, "") for name in ("NAME", "MEMO"))
-        if self._texts.setdefault(identity, texts) != texts:
-            identity = (*identity, *texts)
-        return ContentKeys("f_").key(*identity), (earlier,)
+    def _choose_days(self, statements: Sequence[tuple[str, Sequence[Booking]]]) -> None:
+        days: dict[Identity, set[date]] = defaultdict(set)
+        for account, bookings in statements:
+            for booking in bookings:
+                identity, day = _identity(account, booking), _day(booking)
+                if _date(day) is not None and _digest(*identity, day) not in self._stored:
+                    days[identity].add(_date(day) or date.max)
+        for identity, found in days.items():
+            known = self._days.get(identity) or self._stored_day(identity)
+            near = [day for day in found if known is None or abs(day - known) <= _CORRECTION]
+            if near:
+                self._days[identity] = min(near, key=lambda day: (day != known, day))
+
+    def _stored_day(self, identity: Identity) -> date | None:
+        _, day, _ = self._stored.get(_digest(*identity), (None, None, None))
+        return _date(str(day or "").replace("-", ""))
+
+    def _with_day(self, account: str, booking: Booking) -> Identity:
+        identity, day = _identity(account, booking), _day(booking)
+        is_chosen = self._days.get(identity, _date(day)) == _date(day)
+        is_stored = _digest(*identity, day) in self._stored
+        return identity if is_chosen and not is_stored else (*identity, day)
+
+
+def _key(
+    account: str,
+    booking: Booking,
+    identity: Identity,
+    first_texts: Mapping[Identity, Identity],
+    contents: ContentKeys,
+) -> str:
+    if not _has_id(booking):
+        names = ("NAME", "MEMO", "CHECKNUM", "REFNUM")
+        found = (booking.get(name, "") for name in names)
+        return contents.key(account, _day(booking), booking.get("TRNAMT", ""), *found)
+    # Of two with one id, day and amount in a statement, the texts show that they are two.
+    texts = _texts(booking)
+    return _digest(*identity, *(texts if texts != first_texts[identity] else ()))
+
+
+def _digest(*parts: str) -> str:
+    return ContentKeys("f_").key(*parts)
+
+
+def _identity(account: str, booking: Booking) -> Identity:
+    fitid = booking.get("FITID", "")
+    identity = (account, fitid, _plain_amount(booking.get("TRNAMT", "")))
+    return (*identity, _day(booking)) if len(fitid) <= _SHORT_ID else identity
+
+
+def _has_id(booking: Booking) -> bool:
+    fitid = booking.get("FITID", "")
+    return bool(fitid.strip("0-")) and fitid.upper() not in ("NONE", "NULL", "NA")
+
+
+def _day(booking: Booking) -> str:
+    return booking.get("DTPOSTED", "")[:8]
+
+
+def _date(day: str) -> date | None:
+    try:
+        return date(int(day[:4]), int(day[4:6]), int(day[6:8]))
+    except ValueError:
+        return None
+
+
+def _texts(booking: Booking) -> Identity:
+    return tuple(booking.get(name, "") for name in ("NAME", "MEMO"))
 
 
 def _plain_amount(text: str) -> str:

@@ -94,9 +94,9 @@ def _read_result(
             position = max(position, stream.tell())
             message_id = message.get("id") if isinstance(message, dict) else ""
             location = f"{conversation.name}, message {message_id}"
-            parse = partial(_message, message, conversation, file, media, zone)
-            if _is_another_version(message, conversation.id, seen):
-                parse = issues_only([Issue(ReceiptCode.OLDER_VERSION)])
+            is_another = _is_another_version(message, conversation.id, seen)
+            read = partial(_message, message, conversation, file, media, zone)
+            parse = issues_only([Issue(ReceiptCode.OLDER_VERSION)]) if is_another else read
             yield ExportItem(file.name, location, size, parse)
 
 
