@@ -144,6 +144,8 @@ def _plain(part: Mapping[str, Any]) -> str:
 
 
 def _moment(entry: Any, name: str, item: ParsedItem) -> str | None:
+    if name not in entry:  # feedparser would give what was published for what was updated
+        return None
     written, parsed = entry.get(name), entry.get(f"{name}_parsed")
     if isinstance(parsed, struct_time):
         year, month, day, hour, minute, second = parsed[:6]

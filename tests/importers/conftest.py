@@ -1,8 +1,9 @@
-"""A workspace folder for each test, and importers that run in a thread instead of a process.
+"""A workspace folder for each test; importers and sources that run in a thread, not in a process.
 
 The thread runs the program of the sandbox over the same messages, so that tests can patch parsers.
-``tests/importers/test_sandbox.py`` and a test of the owner's import page run the real process. The tests
-of the importers' kit run it once per importer, and for damaged exports that are large.
+``test_sandbox.py``, ``test_source_sandbox.py`` and a test of the owner's import page run the real
+process. The tests of the kits run it in one test per importer or source, and for damaged exports
+that are large.
 """
 
 from collections.abc import Iterator
@@ -11,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from importers.authoring.source_kit import SourceTests
 from importers.authoring.test_kit import ImporterTests
-from importers.core import sandbox
+from importers.core import sandbox, source_process
 from importers.core.importer import InstalledImporter
 from importers.core.sandbox_process import Session, open_session
-from tests.importers.sandbox_thread import open_in_thread
+from tests.importers.sandbox_thread import open_in_thread, start_in_thread
 
 
 @pytest.fixture(autouse=True)
@@ -35,10 +37,16 @@ def open_by_size(importer: InstalledImporter, export: Path) -> Iterator[Session]
 LARGE_BYTES = 1_000_000
 
 
+IN_PROCESS = {"test_export_has_records", "test_running_again_changes_nothing"}
+"""Tests of the kits of importers and of sources."""
+
+
 @pytest.fixture(autouse=True)
 def _in_thread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    of_the_kit = issubclass(request.cls or object, ImporterTests)
+    of_a_kit = issubclass(request.cls or object, ImporterTests | SourceTests)
     if not request.node.get_closest_marker("subprocess"):
         monkeypatch.setattr(sandbox, "open_session", open_in_thread)
-    elif of_the_kit and request.node.name != "test_export_has_records":
+        monkeypatch.setattr(source_process, "start_process", start_in_thread)
+    elif of_a_kit and request.node.name not in IN_PROCESS:
         monkeypatch.setattr(sandbox, "open_session", open_by_size)
+        monkeypatch.setattr(source_process, "start_process", start_in_thread)

@@ -16,11 +16,9 @@ from django.utils import timezone
 from evidence.errors import IngestStorageError
 from evidence.models.imports import ImportRun
 from evidence.storing import uploads
-from importers.core import sandbox
 from importers.runs.background import ImportWorker
 from owner.site import owner
 from tests.importers.imports import TORTURE, records, run
-from tests.importers.sandbox_thread import open_in_thread
 from tests.owner.pages.browser import Browser, Page
 
 if TYPE_CHECKING:
@@ -31,15 +29,8 @@ CHAT = b"03/04/26, 08:30 - Jonas: hi\n05/06/26, 08:30 - Jonas: ho\n"
 
 
 @pytest.fixture(autouse=True)
-def _workspace(
-    settings: Any,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def _workspace(settings: Any, tmp_path: Path) -> None:
     settings.PDPP_VAR = tmp_path
-    if not request.node.get_closest_marker("subprocess"):
-        monkeypatch.setattr(sandbox, "open_session", open_in_thread)
 
 
 @pytest.fixture
