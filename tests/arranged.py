@@ -33,7 +33,8 @@ class Arranged(Generic[Cast]):
             transaction.set_rollback(True)
         touched = {table for table, rows in before.items() if rows and rows != after[table]}
         assert not touched, touched
-        return cls({table: rows for table, rows in after.items() if not before[table]}, cast)
+        written = {table: rows for table, rows in after.items() if rows and not before[table]}
+        return cls(written, cast)
 
     def again(self) -> Cast:
         """The rows are in the transaction of the test, and end with it, where it has one."""

@@ -64,7 +64,7 @@ STARTERS = {
     "storing": ["test_killed.py", "test_memory.py"],
 }  # fmt: skip
 """Tests that may start a server, a browser or a process. `make fast` leaves them out."""
-STARTER_PATHS = [TESTS / folder / name for folder, names in STARTERS.items() for name in names]
+STARTER_PATHS = {TESTS / folder / name for folder, names in STARTERS.items() for name in names}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
     for item in items:
         if ASKING & {*getattr(item, "fixturenames", ())} or item.get_closest_marker("django_db"):
             item.add_marker("database")
-        if any(item.path.is_relative_to(path) for path in STARTER_PATHS):
+        if STARTER_PATHS & {item.path, *item.path.parents}:
             item.add_marker("starter")
     yield
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
