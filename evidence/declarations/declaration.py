@@ -183,10 +183,13 @@ class StreamDeclaration:
 
     @property
     def twin_fields(self) -> tuple[str, ...]:
-        """The fields by which records with different keys are the same."""
+        """The fields by which records with different keys are the same.
+
+        Of ``a|b``, b is the field of records without a.
+        """
         names = self.schema.get("x_pdpp_twin_fields")
-        names = names if isinstance(names, list) else []
-        return tuple(name for name in names if isinstance(name, str) and name in self.fields)
+        texts = (name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+        return tuple(name for name in texts if self.fields.keys() >= set(name.split("|")))
 
     @cached_property
     def amount_field(self) -> str | None:

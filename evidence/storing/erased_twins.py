@@ -1,8 +1,8 @@
 """Keep an erased record away from imports that know it under another key.
 
 Files of several formats have one booking or mail under different keys. A stream declares by which fields
-such records are the same: ``x_pdpp_twin_fields`` in its schema. A record without the first of them, such
-as a mail without a Message-ID, has no twins. Erasing a record suppresses a key that is
+such records are the same: ``x_pdpp_twin_fields`` in its schema. A record without the first of them has
+no twins. Erasing a record suppresses a key that is
 made of these values, once for each erased record, and notes which kinds of keys have used it up. The
 kind of a key is its start, up to the underscore.
 """
@@ -68,11 +68,17 @@ def is_erased_twin(
 
 def has_identity(data: Mapping[str, Any], fields: Sequence[str]) -> bool:
     """Return whether a record has the field without which it has no twins."""
-    return bool(fields) and data.get(fields[0]) not in (None, "")
+    return bool(fields) and twin_values(data, fields)[0] not in (None, "")
+
+
+def twin_values(data: Mapping[str, Any], fields: Sequence[str]) -> list[Any]:
+    """Return the values of the twin fields; of ``a|b``, b is the field of records without a."""
+    pairs = (name.partition("|") for name in fields)
+    return [data.get(name) or data.get(other or name) for name, _, other in pairs]
 
 
 def _twin(ref: RecordId, data: Mapping[str, Any], fields: Sequence[str], number: int) -> RecordId:
-    values = value_digest([data.get(name) for name in fields])
+    values = value_digest(twin_values(data, fields))
     return ref._replace(record_key=f"={values}#{number}")
 
 

@@ -8,7 +8,7 @@ from django.db import connection
 
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.declarations.values import parse_instant
-from evidence.storing.erased_twins import has_identity
+from evidence.storing.erased_twins import has_identity, twin_values
 
 SELECT_ANY = """
 -- Return whether a stream of a connection has one of these keys.
@@ -35,12 +35,16 @@ SELECT_DIGESTS = """
 -- has the first of these fields; sorted and joined.
 SELECT string_agg(digest, '' ORDER BY digest) FROM (
     SELECT substring(sha256(convert_to((
-        SELECT string_agg(coalesce(data ->> f.name, ''), E'\\n' ORDER BY f.position)
-        FROM unnest(%(fields)s::text[]) WITH ORDINALITY AS f(name, position)
+        SELECT string_agg(coalesce(nullif(data ->> f.name, ''), data ->> f.other, ''), E'\\n'
+            ORDER BY f.position)
+        FROM unnest(%(fields)s::text[], %(others)s::text[]) WITH ORDINALITY
+            AS f(name, other, position)
     ), 'UTF8')) FROM 1 FOR 8) AS digest
     FROM evidence_record
     WHERE connection_id = %(connection_id)s AND stream = %(stream)s
-        AND starts_with(record_key, %(prefix)s) AND data ->> (%(fields)s::text[])[1] <> ''
+        AND starts_with(record_key, %(prefix)s) AND (
+            data ->> (%(fields)s::text[])[1] <> '' OR data ->> (%(others)s::text[])[1] <> ''
+        )
 ) AS digests
 """
 SELECT_TWINS = """
@@ -51,8 +55,11 @@ FROM unnest(%(values)s::text[], %(times)s::timestamptz[]) WITH ORDINALITY AS v(f
 JOIN evidence_record AS r ON r.connection_id = %(connection_id)s AND r.stream = %(stream)s
     AND r.consent_time BETWEEN v.at - interval '10 minutes' AND v.at + interval '10 minutes'
 WHERE starts_with(r.record_key, %(prefix)s) AND v.fields::jsonb = (
-    SELECT jsonb_agg(r.data -> f.name ORDER BY f.position)
-    FROM unnest(%(fields)s::text[]) WITH ORDINALITY AS f(name, position)
+    SELECT jsonb_agg(
+        CASE WHEN r.data ->> f.name <> '' THEN r.data -> f.name ELSE r.data -> f.other END
+        ORDER BY f.position
+    )
+    FROM unnest(%(fields)s::text[], %(others)s::text[]) WITH ORDINALITY AS f(name, other, position)
 )
 GROUP BY v.number
 """
@@ -103,10 +110,19 @@ def twin_digests(connection_id: str, stream: str, *, prefix: str, fields: Sequen
                 "connection_id": connection_id,
                 "stream": stream,
                 "prefix": prefix,
-                "fields": list(fields),
+                **_field_parameters(fields),
             },
         )
         return bytes(cursor.fetchone()[0] or b"")
+
+
+def _field_parameters(fields: Sequence[str]) -> dict[str, list[str]]:
+    """Return the twin fields, and the field of records without each of them."""
+    pairs = [name.partition("|") for name in fields]
+    return {
+        "fields": [name for name, _, _ in pairs],
+        "others": [other or name for name, _, other in pairs],
+    }
 
 
 def find_twins(
@@ -122,7 +138,7 @@ def find_twins(
     """
     names, time_field = stream.twin_fields, stream.consent_time_field
     found = {
-        key: (orjson.dumps([data.get(name) for name in names]).decode(), at)
+        key: (orjson.dumps(twin_values(data, names)).decode(), at)
         for key, data in records.items()
         if has_identity(data, names) and (at := parse_instant(data.get(time_field or "")))
     }
@@ -135,7 +151,7 @@ def find_twins(
                 "connection_id": connection_id,
                 "stream": stream.name,
                 "prefix": prefix,
-                "fields": list(names),
+                **_field_parameters(names),
                 "values": [values for values, _ in found.values()],
                 "times": [at for _, at in found.values()],
             },

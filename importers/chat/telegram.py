@@ -96,8 +96,8 @@ def _read_result(
             location = f"{conversation.name}, message {message_id}"
             is_another = _is_another_version(message, conversation.id, seen)
             read = partial(_message, message, conversation, file, media, zone)
-            parse = issues_only([Issue(ReceiptCode.OLDER_VERSION)]) if is_another else read
-            yield ExportItem(file.name, location, size, parse)
+            older = issues_only([Issue(ReceiptCode.OLDER_VERSION)])
+            yield ExportItem(file.name, location, size, older if is_another else read)
 
 
 def _is_another_version(message: Any, conversation_id: str, seen: KeySet) -> bool:

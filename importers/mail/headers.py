@@ -26,6 +26,7 @@ _ENCODED_WORD = re.compile(
 
 One before an encoded character looks like the end, but then another end follows.
 """
+_ENCODED_BYTE = re.compile(rb"=([0-9A-Fa-f]{2})")
 _SPACE_BETWEEN_WORDS = re.compile(r"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
 _PHRASE = re.compile(r'(^|,)\s*([^<>,"()]{0,500}[@\[\]][^<>,"()]{0,500}?)\s*<')
 """A name that must be in quotation marks and is not."""
@@ -176,7 +177,9 @@ def _decode_word(encoding: str, text: str) -> bytes:
     content = text.encode("utf-8", "replace")
     if encoding in "bB":
         return decode_base64(content)
-    return binascii.a2b_qp(content.replace(b"_", b" "))
+    # Other than in a body, an equals sign that encodes nothing, as at the end, is one.
+    spaced = content.replace(b"_", b" ")
+    return _ENCODED_BYTE.sub(lambda found: bytes.fromhex(found[1].decode()), spaced)
 
 
 def decode_base64(content: bytes | memoryview) -> bytes:

@@ -1,5 +1,6 @@
 """Build the record of a message and the records of its attachments, with those in winmail.dat."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -62,6 +63,9 @@ UNREAD_LABELS = frozenset((
     "непрочитано", "neskaitytas", "nelasīts", "lugemata", "ólesið",
 ))  # fmt: skip
 """What Gmail calls mail that was not read, in the languages of its users."""
+_LINK = re.compile(r"(?:https?://|www\.|cid:|mailto:)[^\s<>()\[\]]*")
+_NOT_LETTERS = re.compile(r"[\W_]+")
+DIGESTED_CHARS = 1_000
 _IGNORED_IN_KEY = b" \t\r\n>"
 _HASH_BLOCK_BYTES = 1024 * 1024
 
@@ -115,7 +119,7 @@ def add_message(
             "messages",
             {
                 "id": key,
-                **_ids(headers, key),
+                **_ids(headers, key, text or outlook_text),
                 **folder_fields,
                 **_people(headers),
                 "subject": headers.text("subject"),
@@ -152,16 +156,31 @@ def message_key(raw: bytes, root: MimePart) -> str:
     return f"m_{digest.hexdigest()[:32]}"
 
 
-def _ids(headers: HeaderFields, key: str) -> dict[str, Any]:
+def _ids(headers: HeaderFields, key: str, text: str) -> dict[str, Any]:
     own = _first_id(headers.raw("message-id"))
     parent = _first_id(headers.raw("in-reply-to"))
     # The first of the references is the message that started the thread.
     root = headers.raw("x-gm-thrid") or _first_id(headers.raw("references")) or parent or own or key
     return {
         "internet_message_id": own,
+        "content_digest": None if own else _content_digest(headers, text),
         "in_reply_to": parent,
         "thread_id": f"t_{sha256(root.encode('utf-8', 'replace')).hexdigest()[:24]}",
     }
+
+
+def _content_digest(headers: HeaderFields, text: str) -> str | None:
+    """Return what a mail without a Message-ID has in common with itself in files of other programs.
+
+    They convert its text differently, so that links and everything but letters and digits are left out.
+    """
+    time = parse_date(headers.raw("date"))
+    if time is None:
+        return None
+    _, address = next(iter(headers.addresses("from")), ("", ""))
+    words = _NOT_LETTERS.sub("", _LINK.sub("", text.lower()))[:DIGESTED_CHARS]
+    parts = (f"{time:%Y-%m-%d %H:%M:%S}", address.lower(), words)
+    return sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _first_id(value: str) -> str | None:

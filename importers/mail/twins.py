@@ -1,7 +1,8 @@
 """Import each message once, also if the connection has it from files of another kind.
 
 A message of Outlook has no bytes as it was sent, so its key cannot be that of the same message in a
-mailbox file. Both are the same if Message-ID and subject are.
+mailbox file. Both are the same if Message-ID and subject are. A message without a Message-ID has a
+digest of what every form keeps of it: time, sender, and the letters of its text.
 """
 
 import base64
@@ -47,9 +48,10 @@ class _Digests:
         return len(self._content) // _DIGEST_BYTES
 
     def __contains__(self, message: dict[str, Any]) -> bool:
-        if not message["internet_message_id"]:
+        identity = message["internet_message_id"] or message["content_digest"]
+        if not identity:
             return False
-        parts = (message["internet_message_id"], message["subject"] or "")
+        parts = (identity, message["subject"] or "")
         digest = sha256("\n".join(parts).encode("utf-8", "replace")).digest()[:_DIGEST_BYTES]
         at = bisect_left(range(len(self)), digest, key=self._at)
         return at < len(self) and self._at(at) == digest

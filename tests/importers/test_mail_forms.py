@@ -238,6 +238,10 @@ def test_subject_is_decoded_as_by_the_standard_library(tmp_path: Path, subject: 
         ("=?utf-8?Q?Was?=C3=84h!?=", "Was?Äh!"),
         ("=?utf-8?Q?Was?=C3=84h?=C3=A4?= =?utf-8?Q?_x?=", "Was?Äh?ä x"),
         ("=?utf-8?Q?Hans?=ABBA", "HansABBA"),
+        # RFC 2047 ends a word at the first ?=, and Python's email and Thunderbird keep what encodes nothing.
+        ("=?utf-8?Q?a=?=", "a="),
+        ("=?utf-8?Q?a=?= b", "a= b"),
+        ("=?utf-8?Q?1+1=2,_x=yz=C3=A4=?=", "1+1=2, x=yzä="),
         ("=?utf-8?Q?Hans?=ABBA =?utf-8?Q?=C3=A4?=", "HansABBA ä"),
         ("=?utf-8?Q?Hans?==?utf-8?Q?_=C3=A4?=", "Hans ä"),
     ],

@@ -15,6 +15,7 @@ from tests.importers.imports import connection, content, latest, one, records, r
 from tests.importers.outlook_data_file import Mail
 from tests.importers.syncing import connect, run_sync
 from tests.importers.test_outlook import (
+    AUTHOR,
     AUTHOR_ADDRESS,
     FILE_CONTENT,
     FILE_NAME,
@@ -158,3 +159,71 @@ def test_erased_mail_does_not_return(
     server.renumber(user)
     run_sync(pk)
     assert subjects() == LETTERS[1:]
+
+
+def anonymous(number: int, *, html: bool = False) -> bytes:
+    """Return a mail without a Message-ID."""
+    raw = message(number).replace(f"Message-ID: <{number}@mail.example>\r\n".encode(), b"")
+    if html:
+        page = f"<p>This is&nbsp;<b>letter</b> {number}. <a href='https://x.example/a?b=c'></a></p>\r\n"
+        head, _, _ = raw.partition(b"\r\n\r\n")
+        raw = head + b"\r\nContent-Type: text/html\r\n\r\n" + page.encode()
+    return raw
+
+
+def write_anonymous(folder: Path, form: str, *numbers: int) -> Path:
+    folder.mkdir(exist_ok=True)
+    if form == "pst":
+        letters = [letter(number) for number in numbers]
+        for each in letters:
+            del each.properties[MESSAGE_ID]
+            each.properties[AUTHOR] = "Bea"
+        return write_data_file(folder / "a.pst", Old=letters)
+    for number in numbers:
+        raw = anonymous(number, html=form == "html")
+        if form == "msg":
+            parsed = message_from_bytes(raw, policy=policy.default)
+            as_msg(parsed).save(folder / f"{number}.msg")
+        elif form == "mbox":
+            with (folder / "a.mbox").open("ab") as mbox:
+                mbox.write(b"From a Mon Jan  5 08:30:00 2026\n" + raw.replace(b"\r", b"") + b"\n")
+        elif form == "maildir":
+            for name in ("cur", "new", "tmp"):
+                (folder / name).mkdir(exist_ok=True)
+            (folder / "cur" / f"{number}.host:2,S").write_bytes(raw)
+        else:
+            (folder / f"{number}.eml").write_bytes(raw)
+    return folder
+
+
+FORMS = ["mbox", "eml", "maildir", "html", "msg", "pst"]
+
+
+@pytest.mark.parametrize("second", FORMS)
+@pytest.mark.parametrize("first", ["mbox", "msg", "pst"])
+def test_mail_without_a_message_id_is_stored_once(tmp_path: Path, first: str, second: str) -> None:
+    run(write_anonymous(tmp_path / "first", first, 2, 3))
+    erased = one("messages", subject="Letter 2")
+    pk = connection("Mail").connection_id
+    delete_record(pk, stream="messages", record_key=erased["id"], suppress=True, now=timezone.now())
+
+    path = write_anonymous(tmp_path / "second", second, 2, 3, 4)
+    run(path)
+
+    is_mime = first == "mbox" and second == "html"  # two mails: their bytes differ, not their form
+    assert subjects() == ["Letter 2"] * is_mime + ["Letter 3"] * (1 + is_mime) + ["Letter 4"]
+    run(path)
+    assert (latest().created, latest().updated) == (0, 0)
+
+
+@pytest.mark.parametrize("form", ["pst", "msg", "eml"])
+def test_mail_of_an_account_without_a_message_id(
+    server: Dovecot, tmp_path: Path, form: str
+) -> None:
+    name = f"eva{next(USERS)}@mail.example"
+    server.append(name, anonymous(2), anonymous(3))
+    run(write_anonymous(tmp_path / "mail", form, 2, 3))
+
+    run_sync(connect(server, name, connection_id=connection("Mail").connection_id))
+
+    assert subjects() == ["Letter 2", "Letter 3"]
