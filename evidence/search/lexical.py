@@ -1,6 +1,6 @@
 """Run lexical search over all matches and return hits with excerpts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -14,7 +14,7 @@ from evidence.access.records import VisibleRecords
 from evidence.declarations.values import parse_instant
 from evidence.search.analysis.matcher import needs_verification
 from evidence.search.analysis.query_relaxation import match_any_word
-from evidence.search.analysis.query_tree import Query
+from evidence.search.analysis.query_tree import Leaf, Query
 from evidence.search.query_planner import plan_queries, query_languages, searchable_fields
 from evidence.search.results import (
     CursorState,
@@ -80,7 +80,9 @@ def search_with_fallback(
     result = _search_page(query, searched, page)
     if page.after is not None or (result.hits and not has_alternatives(query)):
         return result
-    absent = absent_leaves(query, searched)
+    absent = _counted_absent(query, result)
+    if absent is None:
+        absent = absent_leaves(query, searched)
     absent_words = [leaf.text for leaf in absent]
     if result.hits:
         return replace(result, absent_words=absent_words)
@@ -89,6 +91,12 @@ def search_with_fallback(
         result = _search_any_word(query, searched, page, spellings=spellings)
     result = replace(result, absent_words=absent_words)
     return _with_suggestions(result, spellings, searched)
+
+
+def _counted_absent(query: Query, result: SearchResult) -> Collection[Leaf] | None:
+    """Return the word of a query of one word that the search found nowhere, else None."""
+    is_absent = not (result.count or result.lower_bound)
+    return [query.root] if isinstance(query.root, Leaf) and is_absent else None
 
 
 def _with_suggestions(

@@ -19,7 +19,7 @@ from evidence.access.sql import SQL, join_sql
 from evidence.errors import InvalidRequest
 from evidence.search.analysis import VERSION
 from evidence.search.analysis.matcher import needs_verification
-from evidence.search.analysis.pg_text_search import score_terms, to_tsquery
+from evidence.search.analysis.pg_text_search import any_prefix_tsquery, score_terms, to_tsquery
 from evidence.search.analysis.query_parser import parse
 from evidence.search.analysis.query_tree import Query, QueryError
 from evidence.search.embedding import Embedder, configured_embedder
@@ -61,16 +61,33 @@ def _stream_queries(
 ) -> Iterator[StreamQuery]:
     """Yield one query per set of granted fields and set of languages."""
     for group in group_by_grant_and_language(visible):
-        codes = {
-            name: group.layout["search"][name]
-            for name in group.stream.lexical_fields
-            if group.shows(name)
-        }
+        codes = _field_codes(group)
         languages = group.connections[0].languages
         tsquery = to_tsquery(query, codes=codes, languages=languages)
         if tsquery is not None:
             tiers = score_terms(query, codes=codes, languages=languages) if scored else []
             yield StreamQuery(group, CompiledQuery(tsquery, tuple(map(tuple, tiers))))
+
+
+def plan_prefixes(
+    alternatives: Sequence[Sequence[str]], searched: Sequence[VisibleRecords]
+) -> list[list[StreamQuery]]:
+    """Return for each stream one unscored query per alternative, for words with any of its prefixes."""
+    return [
+        [
+            StreamQuery(group, CompiledQuery(any_prefix_tsquery(prefixes, codes=codes), ()))
+            for prefixes in alternatives
+        ]
+        for visible in searched
+        for group in group_by_grant_and_language(visible)
+        if (codes := _field_codes(group))
+    ]
+
+
+def _field_codes(visible: VisibleRecords) -> dict[str, str]:
+    """Return the code of each searchable field that the grant shows."""
+    layout = visible.layout["search"]
+    return {name: layout[name] for name in visible.stream.lexical_fields if visible.shows(name)}
 
 
 def group_by_grant_and_language(visible: VisibleRecords) -> Iterable[VisibleRecords]:

@@ -19,7 +19,7 @@ from evidence.search.analysis.spelling import (
     words_with_prefix,
 )
 from evidence.search.analysis.tokenizer import WorkLimit
-from evidence.search.query_planner import plan_queries
+from evidence.search.query_planner import plan_prefixes, plan_queries
 from evidence.search.results import Spellings, SuggestionHolder, visible_texts
 
 MAX_CORRECTED_WORDS = 4
@@ -83,11 +83,11 @@ def _occurring(prefixes: Sequence[str], searched: Sequence[VisibleRecords]) -> S
     """
     for size in (PREFIXES_PER_PROBE, 1):
         groups = [prefixes[at : at + size] for at in range(0, len(prefixes), size)]
-        plans = [plan_queries(_any_prefix(group), searched, scored=False) for group in groups]
+        plans = plan_prefixes(groups, searched) if groups else []
         # Few records are read one by one, since the inverted index would also read hidden ones.
-        if plans and any(plan.has_few_rows for plan in mark_few_visible(plans[0])):
+        if any(plan.has_few_rows for plan in mark_few_visible([each[0] for each in plans])):
             return prefixes
-        found = matching_queries(list(zip(*plans, strict=True)))
+        found = matching_queries(plans)
         prefixes = [prefix for number in found for prefix in groups[number]]
     return prefixes
 

@@ -167,6 +167,15 @@ def to_tsquery(
     return _TsqueryCompiler(codes, languages, range(least_tier, TIERS)).node(query.root)
 
 
+def any_prefix_tsquery(prefixes: Sequence[str], *, codes: Mapping[str, str]) -> str:
+    """Return a tsquery of the words that begin with any of these letters, folded, in any field.
+
+    The same as ``to_tsquery`` of many prefixes without their compounds, in a tenth of the time.
+    """
+    starts = [f"{code}{tier}" for code in sorted(set(codes.values())) for tier in range(TIERS)]
+    return " | ".join(f"'{start}{prefix}':*" for prefix in prefixes for start in starts)
+
+
 def score_terms(
     query: Query, *, codes: Mapping[str, str], languages: tuple[str, ...]
 ) -> list[list[str]]:
