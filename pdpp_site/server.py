@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import functools
 import gc
@@ -27,6 +28,8 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 BACKLOG = 1024
 SWITCH_SECONDS = 0.0005
 TICK_SECONDS = 1.0
+MALLOC_OPTIONS = {-1: 131_072, -8: 2}
+"""M_TRIM_THRESHOLD and M_ARENA_MAX of glibc's malloc.h."""
 
 
 class BindError(Exception):
@@ -127,6 +130,13 @@ def uvicorn_config(application: Application) -> uvicorn.Config:
     )
 
 
+def _limit_heap() -> None:
+    """Have glibc return freed memory: its threshold grows with large blocks, its arenas with threads."""
+    with contextlib.suppress(AttributeError, OSError):  # another C library
+        for option, value in MALLOC_OPTIONS.items():
+            ctypes.CDLL(None).mallopt(option, value)
+
+
 def serve(bound: socket.socket, *, ready: Callable[[], None]) -> None:
     """Serve until SIGTERM or SIGINT; running requests then finish within a time limit."""
     # Imported here, because it builds the application.
@@ -136,6 +146,7 @@ def serve(bound: socket.socket, *, ready: Callable[[], None]) -> None:
     # database, which follows.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    _limit_heap()
     # A search in a long text holds the GIL; other threads wait at most this long for it.
     sys.setswitchinterval(SWITCH_SECONDS)
     server = Server(uvicorn_config(application), ready=ready, ending=application.stop_waiting)
