@@ -151,7 +151,7 @@ def send(request: HttpRequest) -> HttpResponse:
         for each in uploads.list_received(_root())
     ]
     context = {"form": form, "runs": runs, "sent": sent, "waiting": _waiting_rows()}
-    return page(request, "import_send", title="Import an export", context=context)
+    return _page(request, "send", title="Import an export", context=context)
 
 
 def _receive(file: "UploadedFile[Any]") -> Upload:
@@ -252,10 +252,10 @@ def _preview(
             form.add_error(refusal.param, refusal.message)
         else:
             context["refusal"] = refusal.message
-        return page(request, "import_look", title=title, context=context)
+        return _page(request, "preview", title=title, context=context)
     except UnreadableError as error:
         context["refusal"] = RECEIPT_TEXTS[error.issue.code].problem
-        return page(request, "import_look", title=title, context=context)
+        return _page(request, "preview", title=title, context=context)
     is_ready = bool(found.parts) and all(part.missing_option is None for part in found.parts)
     context["form"] = form = WishForm(words, samples=found.samples)
     if words is not None and form.is_valid() and is_ready and "start" in words:
@@ -265,7 +265,7 @@ def _preview(
         "left": left_lines(found),
         "tables": [table_lines(each) for each in found.samples if each.header],
     }
-    return page(request, "import_look", title=title, context=context)
+    return _page(request, "preview", title=title, context=context)
 
 
 def _find_parts(export: Path, wish: Mapping[str, str]) -> ExportPreview:
@@ -282,7 +282,7 @@ def _watch(request: HttpRequest, upload: Upload) -> HttpResponse:
         "progress_url": reverse("admin:evidence_import_progress", args=[upload.upload_id]),
         "seconds": REFRESH_SECONDS,
     }
-    return page(request, "import_progress", title=state.name, context=context)
+    return _page(request, "progress", title=state.name, context=context)
 
 
 def progress(request: HttpRequest, object_id: str) -> HttpResponse:
@@ -298,7 +298,13 @@ def report(request: HttpRequest, object_id: str) -> HttpResponse:
     if run is None:
         raise Http404
     context = {"run": run_lines(run, with_accounts=True), "groups": receipt_groups(run.run_id)}
-    return page(request, "import_report", title=run.label, context=context)
+    return _page(request, "report", title=run.label, context=context)
+
+
+def _page(
+    request: HttpRequest, name: str, *, title: str, context: Mapping[str, Any]
+) -> HttpResponse:
+    return page(request, f"imports/{name}", title=title, context={"here": "import", **context})
 
 
 def _runs(upload: Upload) -> list[RunLines]:

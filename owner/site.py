@@ -21,15 +21,17 @@ from django.utils.cache import add_never_cache_headers
 from typing_extensions import override
 
 from evidence.models.accounts import Owner, get_or_create_owner
-from owner.home import SECTIONS
+from owner.admin_sections import SECTIONS
 from owner.permissions import View, is_owner, with_security_headers
 
 
 class OwnerSite(AdminSite):
     site_header = "PDPP"
     site_title = "PDPP"
-    index_title = "Your records, and who may read them"
-    index_template = "admin/evidence/index.html"
+    index_title = "Admin"
+    index_template = "owner/expert/index.html"
+    password_change_template = "owner/accounts/password.html"  # noqa: S105 - a template
+    password_change_done_template = password_change_template
     site_url = None
     enable_nav_sidebar = False
 
@@ -141,14 +143,9 @@ class OwnerAdmin(ModelAdmin[Row]):
 def page(
     request: HttpRequest, name: str, *, title: str, context: Mapping[str, Any], status: int = 200
 ) -> TemplateResponse:
-    """A page of our own inside the site."""
-    everywhere = owner_site.each_context(request)
-    return TemplateResponse(
-        request,
-        f"admin/evidence/{name}.html",
-        {**everywhere, "title": title, **context},
-        status=status,
-    )
+    """Return a page of the owner's whose address is below the admin's."""
+    shown = {"title": title, **context}
+    return TemplateResponse(request, f"owner/{name}.html", shown, status=status)
 
 
 def named(row: Model | None) -> dict[str, Any]:
@@ -189,4 +186,4 @@ def confirmation(
         selected = [(ACTION_CHECKBOX_NAME, each) for each in question.items]
         repeated = [("action", action), *selected]
     context = {"question": question, "repeated": repeated, "confirmed": CONFIRMED}
-    return page(request, "confirm", title=question.title, context=context)
+    return page(request, "expert/confirm", title=question.title, context=context)

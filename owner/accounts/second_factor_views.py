@@ -243,7 +243,9 @@ def _change_with_code(request: HttpRequest, user: User, action: str) -> HttpResp
 
 def recovery_codes_page(request: HttpRequest, codes: list[str]) -> HttpResponse:
     context = {"codes": codes, "back": reverse("admin:second_factor")}
-    return page(request, "recovery_codes", title="Recovery codes", context=context).render()
+    return page(
+        request, "accounts/recovery_codes", title="Recovery codes", context=context
+    ).render()
 
 
 def _status_page(
@@ -261,7 +263,9 @@ def _status_page(
         **passkey_context(user),
     }
     title = "Second factor"
-    return page(request, "second_factor", title=title, context=context, status=status).render()
+    return page(
+        request, "accounts/second_factor_settings", title=title, context=context, status=status
+    ).render()
 
 
 def _qr_code(device: TOTPDevice) -> SafeString:

@@ -21,7 +21,7 @@ from evidence.models.connections import Connection, StreamState
 from evidence.storing.connections import is_name_taken, set_languages, validate_identities
 from evidence.storing.erasure_orders import ErasureScope
 from owner.form_fields import language_choices, set_choices, validate_printable
-from owner.records import connection_streams, erasure_pages, record_pages, visibility_page
+from owner.records import connection_streams, erasure_pages, record_look_up, visibility_page
 from owner.records.connection_streams import stream_lines
 from owner.site import OwnerAdmin, OwnPage, named, owner_site
 from owner.text import pluralize, with_code
@@ -110,10 +110,10 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
     @override
     def own_pages(self) -> Iterable[OwnPage]:
         pages: list[OwnPage] = [
-            ("record/look-up/", record_pages.look_up, "record_lookup"),
-            ("record/list/", record_pages.key_list, "record_list"),
+            ("record/look-up/", record_look_up.look_up, "record_lookup"),
+            ("record/list/", record_look_up.earlier_address, "record_list"),
             ("record/who/", visibility_page.who_can_see, "record_who"),
-            ("record/", record_pages.one, "record"),
+            ("record/", record_look_up.earlier_address, "record"),
             ("erase/", erasure_pages.ask, "erase"),
             ("erasures/", erasure_pages.receipts_page, "erasures"),
             ("erasures/<path:object_id>/progress/", erasure_pages.progress, "erasure_progress"),

@@ -73,7 +73,7 @@ class SourceAdmin(OwnerAdmin[Source]):
             .order_by("-revision")
             .only("version", "revision", "created_at"),
         }
-        return page(request, "source", title=source.display_name, context=context)
+        return page(request, "expert/source", title=source.display_name, context=context)
 
 
 def declared_streams(source: Source) -> list[StreamDeclaration]:

@@ -91,7 +91,9 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
             "grant_rows": grant_rows(grants) if token.package_id is not None else [],
             "revoke_url": token_url("revoke", token.pk),
         }
-        return page(request, "token", title=f"Token of {token_row(token).client}", context=context)
+        return page(
+            request, "expert/token", title=f"Token of {token_row(token).client}", context=context
+        )
 
     def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         token = self.get_or_404(request, object_id)

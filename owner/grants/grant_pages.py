@@ -95,7 +95,7 @@ def add_token(request: HttpRequest, grant: Grant) -> HttpResponse:
             "back": back,
             "approval": new_approval(),
         }
-        return page(request, "add_token", title="Create another token", context=context)
+        return page(request, "expert/add_token", title="Create another token", context=context)
     with transaction.atomic():
         if token_exists(approval, package_id=grant.package_id):
             messages.error(request, ALREADY_CREATED)
@@ -131,7 +131,7 @@ def tokens_page(request: HttpRequest, package: Package, tokens: IssuedTokens) ->
         "grants_url": reverse("admin:evidence_grant_changelist"),
     }
     title = "Your new token" if len(tokens) == 1 else "Your new tokens"
-    return page(request, "tokens_created", title=title, context=context)
+    return page(request, "expert/tokens_created", title=title, context=context)
 
 
 TOKEN_SCOPES = {
@@ -206,7 +206,7 @@ def grant_page(
     }
     title = f"Access of {grant.package.client.display_name} to {grant.source.display_name}"
     status = 422 if limits_form is not None else 200
-    return page(request, "grant", title=title, context=context, status=status)
+    return page(request, "expert/grant", title=title, context=context, status=status)
 
 
 def change_limits(request: HttpRequest, grant: Grant) -> HttpResponse:

@@ -18,6 +18,7 @@ from evidence.declarations.declaration import StreamDeclaration
 from evidence.models.connections import Connection, StreamState
 from evidence.models.sources import load_declarations
 from evidence.storing.retention import MAX_DAYS, retention_periods, set_retention
+from owner.records.record_summaries import stream_url
 from owner.site import owner, page
 from owner.text import format_time, pluralize
 
@@ -48,16 +49,11 @@ def stream_lines(connection: Connection) -> list[StreamLine]:
             name,
             stream=streams.get(name),
             state=states.get(name),
-            url=list_url(connection.pk, name) if shown and name in streams else "",
+            url=stream_url(connection.pk, name) if shown and name in streams else "",
             erase_url=erase_url(connection.pk, name) if name in states else "",
         )
         for name in [*streams, *(name for name in states if name not in streams)]
     ]
-
-
-def list_url(connection_id: str, stream: str) -> str:
-    query = urlencode({"connection": connection_id, "stream": stream})
-    return f"{reverse('admin:evidence_record_list')}?{query}"
 
 
 def erase_url(connection_id: str, stream: str) -> str:
@@ -141,7 +137,10 @@ def keep(request: HttpRequest) -> HttpResponse:
         return redirect(back)
     context = {"form": form, "connection": connection, "back": back}
     return page(
-        request, "keep", title=f"How long {connection.display_name} is kept", context=context
+        request,
+        "records/keep",
+        title=f"How long {connection.display_name} is kept",
+        context=context,
     )
 
 

@@ -82,14 +82,14 @@ def ask(request: HttpRequest) -> HttpResponse:
         "button": BUTTONS[of],
         "back": _back(of, where),
     }
-    return page(request, "erase", title=BUTTONS[of], context=context)
+    return page(request, "erasing/ask", title=BUTTONS[of], context=context)
 
 
 def receipts_page(request: HttpRequest) -> HttpResponse:
     """What was erased, latest first."""
     lines = [_lines(each) for each in list_receipts(owner().pk, most=LATEST)]
     context = {"receipts": lines, "everything_url": url(ErasureScope.OWNER)}
-    return page(request, "erasures", title="What was erased", context=context)
+    return page(request, "erasing/receipts", title="What was erased", context=context)
 
 
 def watch(request: HttpRequest, object_id: str) -> HttpResponse:
@@ -103,7 +103,7 @@ def watch(request: HttpRequest, object_id: str) -> HttpResponse:
         "seconds": REFRESH_SECONDS,
     }
     title = "Erasing" if erasure.finished_at is None else "Erased"
-    return page(request, "erasure", title=title, context=context)
+    return page(request, "erasing/progress", title=title, context=context)
 
 
 def progress(request: HttpRequest, object_id: str) -> HttpResponse:

@@ -26,6 +26,7 @@ from evidence.access.scope import Only, StreamTerms
 from evidence.errors import ApiException
 from evidence.models.grants import Grant
 from owner.grants.grant_pages import grant_url
+from owner.records.record_summaries import record_url
 from owner.site import owner, page
 from owner.text import describe_terms, escape_invisible, state_badge
 
@@ -60,6 +61,7 @@ def who_can_see(request: HttpRequest) -> HttpResponse:
         "key": escape_invisible(place.key),
         "connection": connection.display_name,
         "stream": place.stream,
+        "record_url": record_url(place.connection_id, place.stream, place.key),
         "can": [_line(each, _why(each, place, seen, labels)) for each, seen in found if seen],
         "cannot": [
             _line(each, why_not(each, place, source_pk=connection.source_pk))
@@ -67,7 +69,7 @@ def who_can_see(request: HttpRequest) -> HttpResponse:
             if not seen
         ],
     }
-    return page(request, "record_who", title="Who can see it", context=context)
+    return page(request, "records/who", title="Who can see it", context=context)
 
 
 def standing_readers(place: Place) -> list[tuple[str, GrantState]]:

@@ -218,7 +218,7 @@ def test_no_page_has_to_be_moved_sideways(
     address = question(live_server) if page == "question" else live_server.url + page
     browser.get(address)
     sign_in(browser)
-    wait_for(browser, "Sign out")
+    wait_for(browser, "alice")
     resize(browser, size)
 
     assert not overflows(browser)
@@ -227,3 +227,25 @@ def test_no_page_has_to_be_moved_sideways(
             browser.execute_script("arguments[0].parentElement.open = true", each)
     assert not overflows(browser)
     resize(browser, DESKTOP)
+
+
+def test_pages_are_one_line_on_a_phone_for_the_keyboard_too(
+    served: World, live_server: Any, browser: Chrome
+) -> None:
+    browser.get(f"{live_server.url}/connected")
+    sign_in(browser)
+    wait_for(browser, "alice")
+    resize(browser, PHONE)
+    links = browser.find_elements(By.CSS_SELECTOR, ".top nav a")
+
+    assert len({each.rect["y"] for each in links}) == 1
+    assert min(each.rect["height"] for each in links) >= 44
+    links[-2].send_keys(Keys.TAB)
+    last = browser.switch_to.active_element
+    assert last.text == links[-1].text
+    assert last.value_of_css_property("outline-style") != "none"
+    bounds = browser.execute_script("return arguments[0].getBoundingClientRect().right", last)
+    assert bounds <= PHONE[0]
+    last.send_keys(Keys.TAB)
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert browser.find_element(By.LINK_TEXT, "Settings").is_displayed()

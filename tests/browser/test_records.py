@@ -26,7 +26,7 @@ PAGES = (
 def test_from_home_to_a_mail_and_its_day(served: World, live_server: Any, browser: Chrome) -> None:
     browser.get(f"{live_server.url}/search?q=lease")
     sign_in(browser)
-    wait_for(browser, "Sign out")
+    wait_for(browser, "alice")
     press(browser, "PDPP")
     wait_for(browser, "What apps read")
 
@@ -85,7 +85,7 @@ def test_no_page_of_records_has_to_be_moved_sideways(
 ) -> None:
     browser.get(f"{live_server.url}{PAGES[1]}")
     sign_in(browser)
-    wait_for(browser, "Sign out")
+    wait_for(browser, "alice")
     resize(browser, size)
     wide = []
     for page in PAGES:

@@ -1,23 +1,5 @@
-// Adds copy buttons, and updates the connection progress every three seconds. Without this script the
-// commands can be selected by hand, and a link updates the progress.
+// Updates the connection progress every three seconds. Without this script a link does.
 "use strict";
-for (const line of document.querySelectorAll("pre.copy")) {
-  if (!navigator.clipboard) break;
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "copies";
-  button.textContent = "Copy";
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(line.firstChild.textContent);
-      button.textContent = "Copied";
-    } catch {
-      button.textContent = "Select and copy by hand";
-    }
-  });
-  line.append(button);
-}
-
 const progress = document.getElementById("progress");
 const stage = () => progress.querySelector("[data-stage]").dataset.stage;
 

@@ -242,8 +242,8 @@ def test_rows_of_earlier_releases_have_no_count_by_stream(world: World, alice: B
 def test_a_record_says_who_has_seen_it(world: World, alice: Browser) -> None:
     world.get(RECORD, connection_id=PERSONAL)
     world.get(RECORD, "dora", connection_id=WORK)
-    page = alice.open(f"/admin/evidence/connection/record/?{urlencode(PLACE)}")
-    seen = lines(alice, page.link("Who has seen it"))
+    page = alice.open(f"/records/{PERSONAL}/messages/m1")
+    seen = lines(alice, page.link("See each time"))
     assert sorted(said.split()[0] for said, _ in seen) == ["Bob", "You"]
     nobody = PLACE | {"key": "m2"}
     assert "Nothing was read" in alice.open(f"{PAGE}?{urlencode(nobody)}").text

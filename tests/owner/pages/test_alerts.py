@@ -38,7 +38,9 @@ def test_an_alert_is_on_every_page_until_it_is_seen(
 
 def test_what_is_no_alert_is_refused(world: World, alice: Browser, settings: Any) -> None:
     read(filled(world, settings), 30)
-    token = {"csrfmiddlewaretoken": alice.open("/admin/").forms[0].values("csrfmiddlewaretoken")[0]}
+    token = {
+        "csrfmiddlewaretoken": alert_form(alice.open("/admin/")).values("csrfmiddlewaretoken")[0]
+    }
     for number in ("", "x", "-1", "9" * 30):
         answer = alice.http.post("/connected/seen", {**token, "alert": number})
         assert answer.status_code in (404, 403)

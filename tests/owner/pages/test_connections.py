@@ -20,7 +20,7 @@ def test_the_page_counts_the_records_of_each_stream(world: World, alice: Browser
     assert "Your messages Sender, subject, date and text. 5 records" in page.text
     assert "Threads Conversations. 1 record" in page.text
     listed = [at for words, at in page.links if words == "View"]
-    assert "m3" in alice.open(listed[0]).text
+    assert "Lease signed" in alice.open(listed[0]).text
 
 
 def test_the_list_counts_and_says_the_state(world: World, alice: Browser) -> None:

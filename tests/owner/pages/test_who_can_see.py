@@ -14,7 +14,7 @@ PAGE = "/admin/evidence/connection/record/"
 def who(browser: Browser, key: str, connection_id: str = PERSONAL) -> Page:
     """From the page of the record."""
     address = f"{PAGE}?connection={connection_id}&stream=messages&key={key}"
-    return browser.open(browser.open(address).link("Who can see it"))
+    return browser.open(browser.open(address).link("See why"))
 
 
 @pytest.fixture
