@@ -1,4 +1,4 @@
-"""What needs the owner: requests, refusals, imports, live accounts, and access that ends soon."""
+"""What needs the owner: tripwires, requests, refusals, imports, backups, and access that ends soon."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from django.db.models import Count
 from django.urls import reverse
 
 from evidence.access.grant_text import format_day
-from evidence.access.owner_notices import ending_grants, refused_calls
+from evidence.access.owner_notices import ending_grants, open_alerts, refused_calls
 from evidence.access.permission_requests import link_token, open_requests, request_sentence
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
@@ -27,16 +27,19 @@ FAILED_IMPORTS = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """One thing to look at, with the page where the owner can act."""
+    """One thing to look at, with the page where the owner can act. An alert can be dismissed."""
 
     text: str
     link: str
     url: str
+    alert_id: int | None = None
+    at: datetime | None = None
 
 
 def attention(owner_id: str, *, now: datetime) -> list[Attention]:
-    """Return what needs the owner. Tripwires have alerts."""
+    """Return what needs the owner, tripwires first."""
     return [
+        *_alerts(owner_id),
         *_permission_requests(owner_id, now),
         *_refusals(owner_id, now),
         *_imports(owner_id, now),
@@ -44,6 +47,14 @@ def attention(owner_id: str, *, now: datetime) -> list[Attention]:
         *_backups(owner_id, now),
         *_ending(owner_id, now),
         *_channels(owner_id),
+    ]
+
+
+def _alerts(owner_id: str) -> list[Attention]:
+    page = reverse("connected-apps")
+    return [
+        Attention(each.sentence, "Resume or disconnect it", page, each.alert_id, each.at)
+        for each in open_alerts(owner_id)
     ]
 
 

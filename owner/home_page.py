@@ -9,9 +9,10 @@ from django.views.decorators.http import require_http_methods
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
 from evidence.models.connections import Connection
+from evidence.models.grants import Package
 from evidence.storing import backup_plans
 from operations.backup import status
-from operations.demo_data import remove_demo
+from operations.demo_data import CLIENT_NAME, remove_demo
 from owner.attention import attention
 from owner.overview import RECENT, overview, recent_readings
 from owner.permissions import owner_required
@@ -29,10 +30,16 @@ def home(request: HttpRequest) -> HttpResponse:
         "readings": recent_readings(gate, now=now),
         "attention": attention(owner().pk, now=now),
         "backups": status.latest(backup_plans.list_copies(owner().pk)),
+        "has_app": has_app(owner().pk),
         "days": RECENT.days,
-        "today": now.date(),
     }
     return render(request, "owner/home.html", context)
+
+
+def has_app(owner_id: str) -> bool:
+    """Return whether the owner ever allowed an app, other than that of the demo."""
+    packages = Package.unscoped.filter(owner_id=owner_id)
+    return packages.exclude(client__display_name=CLIENT_NAME).exists()
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

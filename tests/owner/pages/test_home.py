@@ -2,18 +2,20 @@
 
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client as HttpClient
 from django.utils import timezone
 
 from evidence.access.grant_terms import StreamRequest
-from evidence.access.grants import GrantRequest
+from evidence.access.grants import GrantRequest, register_client
 from evidence.models.connections import Connection
-from evidence.models.grants import Grant
+from evidence.models.grants import Grant, Package
 from evidence.models.imports import ImportRun
+from tests.ledger.test_tripwire import filled, read
 from tests.owner.pages.browser import Browser
-from tests.world import BANK, PERSONAL, World
+from tests.world import BANK, NOW, PERSONAL, World
 
 MESSAGES = "/v1/streams/messages/records"
 
@@ -67,7 +69,9 @@ def test_it_says_what_apps_read_and_not_what_the_owner_read(world: World, home: 
 
 
 def test_it_says_what_needs_attention(world: World, home: Browser) -> None:
-    assert "Needs your attention There is no backup yet. Backups By conn" in home.open("/").text
+    assert "What needs attention There is no backup yet. Backups Last backup: never" in (
+        home.open("/").text
+    )
     soon = timezone.now() + timedelta(days=3)
     world.grant("eve", GrantRequest(connection_ids=[BANK], streams=[StreamRequest(name="transactions")],
                                     expires_at=soon))  # fmt: skip
@@ -82,6 +86,35 @@ def test_it_says_what_needs_attention(world: World, home: Browser) -> None:
     assert "1 call of Bob was refused in the last 7 days." in page.text
     assert "The import of june.csv stopped before its end." in page.text
     assert "Access of Eve to Bank ends on" in page.text
+
+
+def test_a_tripwire_is_the_first_thing_that_needs_attention(
+    world: World, home: Browser, settings: Any
+) -> None:
+    read(filled(world, settings), 30)
+
+    page = home.open("/")
+
+    assert "What needs attention Access of Bob to Mail was paused automatically" in page.text
+    assert page.text.count("was paused automatically") == 1
+    [dismiss] = [each for each in page.forms if each.action.endswith("/connected/seen")]
+    assert "paused automatically" not in home.press(dismiss).text
+    assert "What needs attention There is no backup yet." in home.open("/").text
+
+
+def test_first_steps_are_offered_until_they_are_taken(world: World, home: Browser) -> None:
+    steps = ("Live accounts", "Connect an app")
+    assert [each for each in steps if button(home, each)] == []
+
+    Package.unscoped.update(client=register_client("Demo", owner_id=world.owner_id, now=NOW))
+    assert [each for each in steps if button(home, each)] == ["Connect an app"]
+
+    Connection.unscoped.update(demo=True)
+    assert [each for each in steps if button(home, each)] == list(steps)
+
+
+def button(home: Browser, words: str) -> bool:
+    return re.search(rf'<a class="button[^>]*>{words}</a>', home.open("/").html) is not None
 
 
 def test_demo_data_is_separate_and_can_be_removed(world: World, home: Browser) -> None:
