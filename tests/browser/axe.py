@@ -13,10 +13,10 @@ LOOKS = tuple((width, scheme) for width in (PHONE[0], 1280) for scheme in ("ligh
 # All rules that axe enables, and the one of WCAG 2.2 that it does not. A frame of a record runs no
 # script, so axe cannot look into it.
 RUN = """
-const done = arguments[0];
+const [place, done] = arguments;
 for (const each of document.getAnimations()) each.finish();
 const options = {resultTypes: ["violations"], iframes: false, rules: {"target-size": {enabled: true}}};
-axe.run(document, options).then(({violations}) => done(violations.flatMap(rule => rule.nodes.map(node =>
+axe.run(place, options).then(({violations}) => done(violations.flatMap(rule => rule.nodes.map(node =>
     `${rule.id}: ${node.html.slice(0, 150)}: ${node.any.concat(node.all, node.none).map(each => each.message).join("; ")}`))),
     error => done([String(error)]));
 """
@@ -24,7 +24,7 @@ axe.run(document, options).then(({violations}) => done(violations.flatMap(rule =
 
 def find_faults(browser: Chrome) -> list[str]:
     """Return what axe finds at each size, in light and dark, and whether the page is too wide."""
-    for each in browser.find_elements(By.CSS_SELECTOR, "details:not([open])"):
+    for each in browser.find_elements(By.CSS_SELECTOR, "details:not([open], .account)"):
         browser.execute_script("arguments[0].open = true", each)
     browser.execute_script(SCRIPT.read_text())
     path = browser.current_url.partition("//")[2].partition("/")[2].partition("?")[0]
@@ -35,7 +35,11 @@ def find_faults(browser: Chrome) -> list[str]:
         resize(browser, (width, height))
         feature = {"name": "prefers-color-scheme", "value": scheme}
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-        faults = browser.execute_async_script(RUN)
+        faults = browser.execute_async_script(RUN, "html")
+        for menu in browser.find_elements(By.CLASS_NAME, "account"):  # covers what is below it
+            browser.execute_script("arguments[0].open = true", menu)
+            faults += browser.execute_async_script(RUN, ".account")
+            browser.execute_script("arguments[0].open = false", menu)
         faults += ["wider than the window"] if overflows(browser) else []
         found += [f"/{path} ({width}, {scheme}): {each}" for each in faults]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

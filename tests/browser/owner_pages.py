@@ -3,6 +3,7 @@
 import copy
 from pathlib import Path
 
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import User
 from django.utils import timezone
 
@@ -88,13 +89,13 @@ PAGES = (
     "/admin/password_change/",
     "/admin/password_change/done/",
     "/admin/evidence/accesstoken/",
-    "/admin/evidence/accesstoken/{token}/change/",
-    "/admin/evidence/accesstoken/{token}/revoke/",
+    "/admin/evidence/accesstoken/{quoted_token}/change/",
+    "/admin/evidence/accesstoken/{quoted_token}/revoke/",
     "/admin/evidence/client/",
     "/admin/evidence/client/add/",
-    "/admin/evidence/client/{client}/change/",
+    "/admin/evidence/client/{quoted_client}/change/",
     "/admin/evidence/connection/",
-    "/admin/evidence/connection/{personal}/change/",
+    "/admin/evidence/connection/{quoted_personal}/change/",
     "/admin/evidence/connection/keep/?connection={personal}",
     "/admin/evidence/connection/record/look-up/",
     "/admin/evidence/connection/record/list/?connection={personal}&stream=messages",
@@ -104,10 +105,10 @@ PAGES = (
     "/admin/evidence/connection/erasures/",
     "/admin/evidence/connection/erasures/{erasure}/",
     "/admin/evidence/grant/",
-    "/admin/evidence/grant/{grant}/change/",
-    "/admin/evidence/grant/{grant}/limits/",
-    "/admin/evidence/grant/{grant}/revoke/",
-    "/admin/evidence/grant/{grant}/token/",
+    "/admin/evidence/grant/{quoted_grant}/change/",
+    "/admin/evidence/grant/{quoted_grant}/limits/",
+    "/admin/evidence/grant/{quoted_grant}/revoke/",
+    "/admin/evidence/grant/{quoted_grant}/token/",
     "/admin/evidence/importrun/",
     "/admin/evidence/importrun/upload/{upload}/",
     "/admin/evidence/importrun/waiting/{waiting}/",
@@ -149,7 +150,7 @@ def arrange(world: World, var: Path) -> dict[str, str]:
     backup_plans.save_key(world.owner_id, KEY.public_key, now=now)
     erasure = create_erasure(ErasureScope.STREAM, owner_id=world.owner_id, by="alice", now=now,
         connection_id="cin_work", stream="messages")  # fmt: skip
-    return {
+    values = {
         "person": _put_person(world),
         "client": client.pk,
         "grant": grant.pk,
@@ -161,6 +162,7 @@ def arrange(world: World, var: Path) -> dict[str, str]:
         "backup": str(backup),
         "erasure": erasure.pk,
     } | _arrange_imports(world, var)
+    return values | {f"quoted_{name}": quote(value) for name, value in values.items()}
 
 
 def _put_person(world: World) -> str:

@@ -137,7 +137,7 @@ def test_pages_with_nothing_on_them_are_accessible(
     User.objects.create_superuser("alice", password=PASSWORD)
     browser.get(f"{live_server.url}/login")
     sign_in(browser)
-    wait_for(browser, "Sign out")
+    wait_for(browser, "alice")
     found = []
     for address in owner_pages.EMPTY:
         browser.get(live_server.url + address)
