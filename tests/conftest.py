@@ -178,6 +178,14 @@ def _requests_keep_the_connection_of_the_test() -> Iterator[None]:
         moment.connect(close_old_connections)
 
 
+@pytest.fixture(autouse=True)
+def _ledger_is_unknown() -> None:
+    """A process remembers the ends of chains, and each test has chains of its own."""
+    if writer := sys.modules.get("evidence.ledger.writer"):
+        writer._heads.clear()
+        writer._references.clear()
+
+
 WITHOUT_VECTORS = "this PostgreSQL has no pgvector"
 
 

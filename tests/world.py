@@ -26,8 +26,10 @@ from evidence.storing.ndjson import NdjsonLine
 from evidence.storing.vector_backfill import embed_missing
 from evidence.storing.vector_table import prepare_table
 
-LEDGER = 2
+LEDGER = 1
 """The statements that write an answer down, whatever its size."""
+FIRST_LEDGER = 4
+"""The same for records that were never shown: savepoint, pseudonyms and chains, entries, release."""
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 PERSONAL, WORK, CHAT, BANK = "cin_personal", "cin_work", "cin_chat", "cin_bank"
 BOBS_FIELDS = ("id", "subject", "from_name", "received_at", "body_text", "thread_id")

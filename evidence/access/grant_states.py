@@ -31,6 +31,24 @@ class GrantState(TextChoices):
     SUPERSEDED = "superseded", "Superseded"
 
 
+_USABLE = """{g}.revoked_at IS NULL AND {g}.superseded_by_id IS NULL AND {g}.paused_at IS NULL
+    AND ({g}.expires_at IS NULL OR {g}.expires_at > e.at)
+    AND ({g}.readable_until IS NULL OR {g}.readable_until > e.at)"""
+COUNT_USABLE_GRANTS = f"""
+SELECT count(*) FROM entry AS e
+JOIN evidence_grant AS g ON g.grant_id = e.chain
+JOIN evidence_package AS p ON p.package_id = g.package_id
+LEFT JOIN evidence_grant AS x ON x.grant_id = g.extends_id
+WHERE p.revoked_at IS NULL AND {_USABLE.format(g="g")}
+    AND (x.grant_id IS NULL OR {_USABLE.format(g="x")})
+"""
+"""The number of grants of the CTE ``entry`` (chain, at) that show records at that time."""
+FIND_ENDED_BEARER = """
+SELECT FROM evidence_accesstoken AS t, entry AS e
+WHERE t.token_id = %s AND (t.revoked_at IS NOT NULL OR t.expires_at <= e.at)
+"""
+"""Has a row if the token was revoked or has expired at the time of the CTE ``entry``."""
+
 CURRENT_STATES = (GrantState.ACTIVE, GrantState.PAUSED)
 
 

@@ -27,6 +27,7 @@ from typing_extensions import override
 from evidence.access.gate import Gate
 from evidence.access.quotas import affected_grants, charge_call, check_call_quota
 from evidence.access.scope import GrantTerms, Scope, TokenKind
+from evidence.access.tokens import authenticate_again
 from evidence.api import error_responses
 from evidence.api.authentication import BearerAuthentication
 from evidence.api.disclosed_records import disclosed_items
@@ -113,8 +114,8 @@ class PublicView(APIView):
 class GrantedView(PublicView):
     """A view behind the gate. With `owner_only` it requires an owner token.
 
-    Each response is recorded in the ledger, in the transaction that read it. A response that cannot
-    be recorded is not sent.
+    Each response is recorded in the ledger, which checks the rights again. A response that cannot be
+    recorded is not sent.
 
     With `conditional`, responses have an ETag, and a matching `If-None-Match` returns 304. They
     depend on the token, so only the client may cache them.
@@ -250,7 +251,12 @@ class GrantedView(PublicView):
     def perform_authentication(self, request: Request) -> None:
         super().perform_authentication(request)
         if isinstance(request.auth, Scope):
-            self.caller = request.auth
+            is_repeated = self.caller is not None  # a right ended, or a record was erased
+            self.caller = (
+                authenticate_again(request.auth, now=timezone.now())
+                if is_repeated
+                else request.auth
+            )
 
     @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:

@@ -1,16 +1,19 @@
-"""Write the ledger entries of a response in the transaction that read it.
+"""Write the ledger entries of a response before it is sent.
 
-A response takes two statements, whatever its size. The first assigns pseudonyms to the records and
-locks the chains; the second adds the rows and moves the chain heads. Both lock records before chains,
-each in order, so that concurrent responses cannot deadlock.
+Usually one statement does: it compares the ends of the chains with those that this process wrote last,
+checks the rights and the records of the response again, and adds the entries. If anything is not as
+expected, a transaction locks the chains, assigns pseudonyms to records that were never shown, charges
+quotas, and then runs the same statement. Records are locked before chains, each in order, so that
+concurrent responses cannot deadlock.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from functools import cached_property
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import OperationalError, transaction
@@ -19,7 +22,7 @@ from prometheus_client import Counter as Metric
 from evidence.access.grant_lifecycle import use_once
 from evidence.access.quotas import DisclosureCost, charge
 from evidence.access.scope import Scope
-from evidence.access.sql import SQL, fetch_all_generic_plan, time_limited
+from evidence.access.sql import SQL, fetch_all_generic_plan, text_array, time_limited
 from evidence.ledger.entries import (
     GENESIS,
     ChainHead,
@@ -32,87 +35,33 @@ from evidence.ledger.entries import (
     group_by_chain,
     seal,
 )
+from evidence.ledger.statements import (
+    AND_NOT_ERASED,
+    ENTRY_PLACEHOLDERS,
+    LOCK_CHAINS,
+    RECORD_ANSWER,
+    SELECT_PSEUDONYMS,
+    SHOWN_PLACEHOLDERS,
+)
 from evidence.ledger.tripwire import UNWATCHED_SLACK, check_tripwires
-from evidence.models.erasures import FIND_ERASED, SHARE_ERASURE_LOCK
 
 LEDGER_ROWS = Metric("pdpp_ledger_rows", "Ledger rows written")
 
 R = TypeVar("R")
 ATTEMPTS = 3
+MAX_KNOWN = 10_000
+CHAIN_LOCK_SECONDS = 1.0
 
-# Commit waits for the disk, whatever synchronous_commit is: no response may lose its row, even in a
-# power failure.
-LOCK_CHAINS = f"""
-WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true)),
-shown AS MATERIALIZED (
-    SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]) AS s(connection_id, stream, record_key)
-),
-known AS MATERIALIZED (
-    SELECT p.* FROM shown s JOIN evidence_pseudonym p USING (connection_id, stream, record_key)
-),
-unnamed AS MATERIALIZED (
-    SELECT * FROM shown WHERE (connection_id, stream, record_key) NOT IN
-        (SELECT connection_id, stream, record_key FROM known)
-),
-shared AS MATERIALIZED (
-    {SHARE_ERASURE_LOCK} FROM (SELECT DISTINCT connection_id FROM unnamed ORDER BY 1) AS c
-),
-new AS (
-    INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym)
-    SELECT connection_id, stream, record_key, gen_random_uuid() FROM unnamed
-    WHERE (SELECT count(*) FROM shared) > 0
-    ORDER BY 1, 2, 3 ON CONFLICT DO NOTHING
-    RETURNING connection_id, stream, record_key, pseudonym, nonce
-),
-held AS (
-    INSERT INTO evidence_chain (chain, owner_id, seq, digest, seal)
-    SELECT c, %s, 0, %s, '' FROM unnest(%s::text[]) AS n(c), durable ORDER BY c
-    ON CONFLICT (chain) DO UPDATE SET seq = evidence_chain.seq RETURNING chain, seq, digest
-)
-SELECT connection_id, stream, record_key, pseudonym, nonce, true, NULL::bigint, NULL::bytea FROM known
-UNION ALL SELECT connection_id, stream, record_key, pseudonym, nonce, false, NULL, NULL FROM new
-UNION ALL SELECT chain, NULL, NULL, NULL, NULL, NULL, seq, digest FROM held
-"""  # noqa: S608 - of constants
-# Read the pseudonyms that a concurrent transaction inserted first.
-SELECT_PSEUDONYMS = """
-SELECT p.connection_id, p.stream, p.record_key, p.pseudonym, p.nonce
-FROM unnest(%s::text[], %s::text[], %s::text[]) AS s(connection_id, stream, record_key)
-JOIN evidence_pseudonym p USING (connection_id, stream, record_key)
-"""
-DISCLOSURE_COLUMNS = (
-    "chain, seq, at, client_id, token_id, request_id, route, covered, record_count, size_bytes,"
-    " pseudonyms, record_digests, previous, digest"
-)
-ROW_PLACEHOLDERS = "(" + ", ".join(["%s"] * 10) + ", %s::uuid[], %s::bytea[], %s, %s)"
-INSERT_DISCLOSURES = """
-WITH added AS (INSERT INTO evidence_disclosure ({columns}) VALUES {rows}),
-moved AS (
-    UPDATE evidence_chain c SET seq = n.seq, digest = n.digest, seal = n.seal
-    FROM unnest(%s::text[], %s::bigint[], %s::bytea[], %s::bytea[]) AS n(chain, seq, digest, seal)
-    WHERE c.chain = n.chain
-),
-watched AS (
-    INSERT INTO evidence_watch AS w (grant_id, stream, slack)
-    SELECT n.grant_id, n.stream, %s - n.shown
-    FROM unnest(%s::text[], %s::text[], %s::bigint[]) AS n(grant_id, stream, shown)
-    ON CONFLICT (grant_id, stream) DO UPDATE SET slack = w.slack + excluded.slack - %s
-    RETURNING w.grant_id, w.stream, w.slack
-)
-SELECT grant_id, stream FROM watched WHERE slack <= 0
-"""
-NULL_ROW_IF_ERASED = f"UNION ALL SELECT NULL, NULL WHERE EXISTS ({FIND_ERASED})"
+_heads: dict[str, ChainHead] = {}
+"""The ends of chains as this process wrote them last. The database decides whether they still are."""
+_references: dict[RecordKey, RecordReference] = {}
+"""References to records that were shown recently. The database decides whether they still exist."""
+_chain_locks = [threading.Lock() for _ in range(64)]
+"""Responses of one chain take turns, so that each knows the end that the one before it wrote."""
 
 
-class ErasedDuringReadError(OperationalError):
-    """A record without a pseudonym was erased between the read and its ledger entry."""
-
-
-class LockedChains(NamedTuple):
-    """References to the records, the records that had no pseudonym before, and the chain heads."""
-
-    references: Mapping[RecordKey, RecordReference]
-    unnamed: Sequence[RecordKey]
-    heads: Sequence[ChainHead]
+class ChangedDuringReadError(OperationalError):
+    """A record was erased, or a right ended, between the read and its ledger entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,19 +79,16 @@ class DisclosedAnswer:
 
 
 def read_and_record(read: Callable[[], R], record: Callable[[R], None]) -> R:
-    """Run `read` and `record` in one transaction, and return what `read` returned.
+    """Run `read` and `record`, and return what `read` returned.
 
-    Both run again when a record was erased between them, up to ATTEMPTS times.
+    Both run again when a record was erased or a right ended between them, up to ATTEMPTS times.
     """
     for _ in range(ATTEMPTS - 1):
-        try:
+        with contextlib.suppress(ChangedDuringReadError):
             return _read_and_record_once(read, record)
-        except ErasedDuringReadError:
-            pass
     return _read_and_record_once(read, record)
 
 
-@transaction.atomic(savepoint=False)
 def _read_and_record_once(read: Callable[[], R], record: Callable[[R], None]) -> R:
     with time_limited(settings.PDPP_STATEMENT_TIMEOUT):
         result = read()
@@ -153,54 +99,131 @@ def _read_and_record_once(read: Callable[[], R], record: Callable[[R], None]) ->
 def record_disclosure(scope: Scope, answer: DisclosedAnswer, *, now: datetime) -> None:
     """Charge each grant that the response used, and add an entry to its chain.
 
-    Call it inside the transaction of the read. Raises RateLimitExceeded before anything is written,
-    ErasedDuringReadError, GrantConsumed or a database error; the caller must then send no data.
+    Raises RateLimitExceeded before anything is written, ChangedDuringReadError, GrantConsumed or a
+    database error; the caller must then send no data.
     """
-    chains = group_by_chain(scope, answer.items, charged_grants=answer.charged_grants)
-    shares = divide_bytes(answer.size_bytes, [*map(len, chains.values())])
-    sizes = dict(zip(chains, shares, strict=True))
-    costs = {
-        chain: DisclosureCost(len(_keys(items)), sizes[chain]) for chain, items in chains.items()
-    }
-    charge(scope, costs, now=now)
-    locked = _lock_chains(sorted(_keys(answer.items)), sorted(chains), owner_id=scope.owner_id)
-    entries = [
-        (
-            head.digest,
-            LedgerEntry(
-                chain=head.chain,
-                seq=head.seq + 1,
-                at=now,
-                client_id=scope.client_id or "",
-                token_id=scope.token_id,
-                request_id=answer.request_id,
-                route=answer.route,
-                covered=covered_json(chains[head.chain]),
-                record_count=len(references),
-                size_bytes=sizes[head.chain],
-                pseudonyms=tuple(reference.pseudonym for reference in references),
-                record_digests=tuple(reference.digest for reference in references),
-            ),
+    draft = _Draft(scope, answer, now)
+    if not _record_at_once(draft):
+        with transaction.atomic():
+            _record_in_transaction(draft)
+    LEDGER_ROWS.inc(len(draft.chains))
+
+
+class _Draft:
+    """The entries of a response by chain, as far as they are known without the database."""
+
+    def __init__(self, scope: Scope, answer: DisclosedAnswer, now: datetime) -> None:
+        self.scope, self.answer, self.now = scope, answer, now
+        items = group_by_chain(scope, answer.items, charged_grants=answer.charged_grants)
+        self.chains = dict(sorted(items.items()))
+        self.keys = {chain: _keys(items) for chain, items in self.chains.items()}
+        counts = [len(items) for items in self.chains.values()]
+        self.sizes = dict(zip(self.chains, divide_bytes(answer.size_bytes, counts), strict=True))
+        self.is_owners = scope.package_id is None
+
+    @cached_property
+    def all_keys(self) -> list[RecordKey]:
+        return sorted({key for keys in self.keys.values() for key in keys})
+
+    @property
+    def needs_transaction(self) -> bool:
+        """Whether quotas or a single use are charged with the answer."""
+        return any(
+            (grant.limits or grant.single_use) and grant.grant_id in self.chains
+            for grant in self.scope.grants
         )
-        for head in locked.heads
-        for references in [_sorted_references(chains[head.chain], locked.references)]
-    ]
-    if used_up := _insert_entries(entries, _record_counts(scope, chains), unnamed=locked.unnamed):
-        check_tripwires(scope, used_up, now=now)
-    if any(grant.single_use for grant in scope.grants):
-        use_once(scope, (chain for chain in chains if _discloses(chains[chain])), now=now)
-    transaction.on_commit(partial(LEDGER_ROWS.inc, len(entries)))
+
+    @cached_property
+    def shown(self) -> list[tuple[str, str, int]]:
+        """The number of records shown by grant and stream; empty for the owner's own reads."""
+        if self.is_owners:
+            return []
+        counts: dict[tuple[str, str], int] = {}
+        for chain, keys in self.keys.items():
+            for _, stream, _ in keys:
+                counts[chain, stream] = counts.get((chain, stream), 0) + 1
+        return sorted((chain, stream, records) for (chain, stream), records in counts.items())
+
+    @property
+    def connection_ids(self) -> set[str]:
+        return {item.connection_id for item in self.answer.items}
+
+    def entry(
+        self, head: ChainHead, references: Mapping[RecordKey, RecordReference]
+    ) -> LedgerEntry:
+        """Return the entry that follows the head of its chain."""
+        named = sorted(references[key] for key in self.keys[head.chain])
+        return LedgerEntry(
+            chain=head.chain,
+            seq=head.seq + 1,
+            at=self.now,
+            client_id=self.scope.client_id or "",
+            token_id=self.scope.token_id,
+            request_id=self.answer.request_id,
+            route=self.answer.route,
+            covered=covered_json(self.chains[head.chain]),
+            record_count=len(named),
+            size_bytes=self.sizes[head.chain],
+            pseudonyms=tuple(reference.pseudonym for reference in named),
+            record_digests=tuple(reference.digest for reference in named),
+        )
+
+
+def _record_at_once(draft: _Draft) -> bool:
+    """Record with one statement. Returns False, and writes nothing, if a transaction must do it."""
+    if draft.needs_transaction:
+        return False
+    references = {key: _references.get(key) for key in draft.all_keys}
+    known = {key: reference for key, reference in references.items() if reference is not None}
+    if len(known) < len(references):
+        return False
+    with _exclusive(draft.chains) as is_locked:
+        heads = [_heads[chain] for chain in draft.chains if chain in _heads]
+        if not is_locked or len(heads) < len(draft.chains):
+            return False
+        return _insert(draft, heads, known, slack_needed=len(draft.shown)) is not None
+
+
+def _record_in_transaction(draft: _Draft) -> None:
+    """Charge quotas, lock the chains, record, and count for tripwires and single use."""
+    costs = {
+        chain: DisclosureCost(len(keys), draft.sizes[chain]) for chain, keys in draft.keys.items()
+    }
+    charge(draft.scope, costs, now=draft.now)
+    heads, references, unnamed = _lock_chains(draft)
+    used_up = _insert(draft, heads, references, unnamed=unnamed)
+    if used_up is None:
+        raise ChangedDuringReadError
+    if used_up:
+        check_tripwires(draft.scope, used_up, now=draft.now)
+    if any(grant.single_use for grant in draft.scope.grants):
+        disclosing = (chain for chain, items in draft.chains.items() if _discloses(items))
+        use_once(draft.scope, disclosing, now=draft.now)
+
+
+@contextlib.contextmanager
+def _exclusive(chains: Iterable[str]) -> Iterator[bool]:
+    """Yield whether this thread alone records for these chains, in this process."""
+    with contextlib.ExitStack() as held:
+        for number in sorted({hash(chain) % len(_chain_locks) for chain in chains}):
+            lock = _chain_locks[number]
+            if not lock.acquire(timeout=CHAIN_LOCK_SECONDS):
+                yield False
+                return
+            held.callback(lock.release)
+        yield True
 
 
 def _lock_chains(
-    keys: Sequence[RecordKey], chains: Sequence[str], *, owner_id: str
-) -> LockedChains:
+    draft: _Draft,
+) -> tuple[list[ChainHead], Mapping[RecordKey, RecordReference], list[RecordKey]]:
+    """Return the chain heads, references to the records, and the records that had none before."""
+    keys = draft.all_keys
     references: dict[RecordKey, RecordReference] = {}
     known: set[RecordKey] = set()
     heads: list[ChainHead] = []
     columns = _columns(keys)
-    values = (*columns, owner_id, GENESIS, list(chains))
-    # A row is a pseudonym (connection, stream, key, pseudonym, nonce, was known) or a chain head.
+    values = (*columns, draft.scope.owner_id, GENESIS, text_array(draft.chains))
     for first, stream, key, pseudonym, nonce, was_known, seq, digest in fetch_all_generic_plan(
         SQL(LOCK_CHAINS, values)
     ):
@@ -214,46 +237,76 @@ def _lock_chains(
     if len(references) < len(keys):
         rows = fetch_all_generic_plan(SQL(SELECT_PSEUDONYMS, tuple(columns)))
         references |= {row[:3]: RecordReference.from_nonce(row[:3], *row[3:]) for row in rows}
-    return LockedChains(references, [key for key in keys if key not in known], heads)
+    return heads, references, [key for key in keys if key not in known]
 
 
-def _insert_entries(
-    entries: Sequence[tuple[bytes, LedgerEntry]],
-    counts: Sequence[tuple[str, str, int]],
+def _insert(
+    draft: _Draft,
+    heads: Sequence[ChainHead],
+    references: Mapping[RecordKey, RecordReference],
     *,
-    unnamed: Sequence[RecordKey],
-) -> Sequence[tuple[str, str]]:
+    unnamed: Sequence[RecordKey] = (),
+    slack_needed: int = 0,
+) -> list[tuple[str, str]] | None:
     """Insert the entries and return the (grant, stream) pairs that the tripwire must count.
 
-    Raises ErasedDuringReadError when a record of `unnamed` was erased.
+    Returns None, and has written nothing, if something has changed since it was read.
     """
-    values: list[Any] = []
-    heads: list[ChainHead] = []
-    for previous, entry in entries:
-        digest = entry.digest(previous)
-        heads.append(ChainHead(entry.chain, entry.seq, digest))
-        values += [
-            entry.chain, entry.seq, entry.at, entry.client_id, entry.token_id, entry.request_id,
-            entry.route, entry.covered, entry.record_count, entry.size_bytes,
-            list(entry.pseudonyms), list(entry.record_digests or ()), previous, digest,
-        ]  # fmt: skip
-    placeholders = ", ".join([ROW_PLACEHOLDERS] * len(heads))
-    statement = INSERT_DISCLOSURES.format(columns=DISCLOSURE_COLUMNS, rows=placeholders)
-    values += [
-        [head.chain for head in heads],
-        [head.seq for head in heads],
-        [head.digest for head in heads],
-        [seal(head) for head in heads],
+    entries = [draft.entry(head, references) for head in heads]
+    new_heads = [
+        ChainHead(entry.chain, entry.seq, entry.digest(head.digest))
+        for entry, head in zip(entries, heads, strict=True)
     ]
+    rows = zip(map(_row, entries), heads, new_heads, strict=True)
+    shown: Sequence[tuple[object, ...]] = draft.shown or [(None, None, 0)]
+    grants = 0 if draft.is_owners else len(heads)
+    connection_ids = () if draft.is_owners else draft.connection_ids
+    pseudonyms = [str(reference.pseudonym) for reference in references.values()]
     slack = _initial_slack()
-    values += [slack, *([row[column] for row in counts] for column in range(3)), slack]
-    if unnamed:
-        statement += NULL_ROW_IF_ERASED
-        values += _columns(unnamed)
-    rows = fetch_all_generic_plan(SQL(statement, tuple(values)))
-    if (None, None) in rows:
-        raise ErasedDuringReadError
-    return [(grant_id, stream) for grant_id, stream in rows]
+    values: list[Any] = [
+        *(value for row, old, new in rows for value in (*row, old.digest, new.digest, seal(new))),
+        *(value for row in shown for value in row),
+        len(heads), grants, text_array(connection_ids), len(connection_ids),
+        text_array(pseudonyms), text_array(draft.connection_ids), len(pseudonyms),
+        draft.scope.token_id, slack_needed,
+        *(_columns(unnamed) if unnamed else ()), slack, slack,
+    ]  # fmt: skip
+    is_unchanged, used_up = _run(values, len(heads), len(shown), checks_erasure=bool(unnamed))
+    if not is_unchanged:
+        return None
+    _remember(new_heads, references)
+    return used_up
+
+
+def _run(
+    values: Sequence[Any], entries: int, shown: int, *, checks_erasure: bool
+) -> tuple[bool, list[tuple[str, str]]]:
+    statement = RECORD_ANSWER.format(
+        entries=", ".join([ENTRY_PLACEHOLDERS] * entries),
+        shown=", ".join([SHOWN_PLACEHOLDERS] * shown),
+        not_erased=AND_NOT_ERASED if checks_erasure else "",
+    )
+    # Integers as text, because the driver would prepare a statement for each of their sizes.
+    texts = tuple(str(value) if isinstance(value, int) else value for value in values)
+    (is_unchanged, *_), *used_up = fetch_all_generic_plan(SQL(statement, texts))
+    return is_unchanged, [(grant_id, stream) for _, grant_id, stream in used_up]
+
+
+def _row(entry: LedgerEntry) -> tuple[Any, ...]:
+    return (
+        entry.chain, entry.seq, entry.at, entry.client_id, entry.token_id, entry.request_id,
+        entry.route, entry.covered, entry.record_count, entry.size_bytes,
+        text_array(map(str, entry.pseudonyms)),
+        text_array(f"\\x{digest.hex()}" for digest in entry.record_digests or ()),
+    )  # fmt: skip
+
+
+def _remember(heads: Iterable[ChainHead], references: Mapping[RecordKey, RecordReference]) -> None:
+    for known in (_heads, _references):
+        if len(known) > MAX_KNOWN:
+            known.clear()
+    _heads.update({head.chain: head for head in heads})
+    _references.update(references)
 
 
 def _initial_slack() -> int:
@@ -263,20 +316,8 @@ def _initial_slack() -> int:
     return max(1, share * records // 100) if share else UNWATCHED_SLACK
 
 
-def _record_counts(
-    scope: Scope, chains: Mapping[str, Sequence[DisclosedItem]]
-) -> list[tuple[str, str, int]]:
-    """Return sorted (grant, stream, records shown); empty for the owner's own reads."""
-    if scope.package_id is None:
-        return []
-    counts = Counter(
-        (chain, stream) for chain, items in chains.items() for _, stream, _ in _keys(items)
-    )
-    return sorted((chain, stream, records) for (chain, stream), records in counts.items())
-
-
-def _columns(keys: Sequence[RecordKey]) -> list[list[str]]:
-    return [[key[column] for key in keys] for column in range(3)]
+def _columns(keys: Sequence[RecordKey]) -> list[str]:
+    return [text_array(key[column] for key in keys) for column in range(3)]
 
 
 def _keys(items: Iterable[DisclosedItem]) -> set[RecordKey]:
@@ -290,9 +331,3 @@ def _keys(items: Iterable[DisclosedItem]) -> set[RecordKey]:
 def _discloses(items: Iterable[DisclosedItem]) -> bool:
     """Return whether a record or a value was shown, and not only the names of streams."""
     return any(item.record_key is not None or item.fields for item in items)
-
-
-def _sorted_references(
-    items: Iterable[DisclosedItem], references: Mapping[RecordKey, RecordReference]
-) -> list[RecordReference]:
-    return sorted(references[key] for key in _keys(items))

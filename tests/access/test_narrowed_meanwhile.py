@@ -121,11 +121,13 @@ def test_narrowing_waits_for_an_answer_being_charged(
     assert committed.get(LIST).status == 429
 
 
-def test_superseded_grant_causes_no_alert(
+def test_answer_that_narrowing_overtakes_is_read_again_under_the_new_grant(
     committed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_tripwire_share(committed.grants["bob"][0].pk, 1)
+    old = committed.grants["bob"][0].pk
+    set_tripwire_share(old, 1)
     interrupt(monkeypatch, before=lambda: narrow_bobs(committed), after=nothing)
     monkeypatch.setattr("django.conf.settings.PDPP_TRIPWIRE_RECORDS", 1)
-    assert committed.get(LIST).status == 200
-    assert not Alert.unscoped.exists()
+    answer = committed.get(LIST)
+    assert (answer.status, set(answer.body["data"][0]["data"])) == (200, {"id", "subject"})
+    assert not Alert.unscoped.filter(grant_id=old).exists()

@@ -15,7 +15,7 @@ from evidence.access.grants import GrantRequest
 from evidence.access.record_parts import BlobGone
 from evidence.storing.blobs import CHUNK_BYTES, put_blob
 from evidence.storing.record_erasure import delete_record
-from tests.world import LEDGER, NOW, Answer, World
+from tests.world import FIRST_LEDGER, NOW, Answer, World
 
 FILES: dict[str, Any] = {
     "protocol_version": "0.1.0",
@@ -280,7 +280,7 @@ def test_a_large_blob_passes_through_in_pieces(
     keep(files, ONE, "a2", "blb_2", bytes(size), media_type="application/zip")
     client = HttpClient(headers={"Authorization": f"Bearer {files.tokens['ruth']}"})
     with django_assert_num_queries(
-        3 + 64 + LEDGER
+        3 + 64 + FIRST_LEDGER
     ):  # token, blob, where the pieces lie, each piece
         response = client.get("/v1/blobs/blb_2")
         tracemalloc.start()

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 
 from evidence.api import base_views
 from evidence.erasure import erase_record, run_erasure
@@ -59,16 +59,17 @@ def over_another_connection(work: Callable[[], object]) -> None:
 def interrupt(
     monkeypatch: pytest.MonkeyPatch, *, before: Callable[[], object], after: Callable[[], object]
 ) -> None:
-    """Run code once around the next write to the ledger."""
+    """Run code once around the next write to the ledger: before it, and before its commit."""
     left = [True]
 
     def interrupted(*args: Any, **kwargs: Any) -> None:
         first, left[:] = bool(left), []
         if first:
             over_another_connection(before)
-        record_disclosure(*args, **kwargs)
-        if first:
-            over_another_connection(after)
+        with transaction.atomic():
+            record_disclosure(*args, **kwargs)
+            if first:
+                over_another_connection(after)
 
     monkeypatch.setattr(base_views, "record_disclosure", interrupted)
 
