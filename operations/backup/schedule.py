@@ -79,7 +79,7 @@ def folder_error(error: OSError, folder: str) -> BackupError:
 
 
 def _run(plan: BackupPlan, *, now: datetime) -> Steps:
-    """Back up to every place of the plan, and save the first problem."""
+    """Back up to every place of the plan, and save what failed."""
     problems: list[BackupError] = []
     try:
         yield from _back_up(plan, problems, now=now)
@@ -93,7 +93,8 @@ def _run(plan: BackupPlan, *, now: datetime) -> Steps:
     problem = None
     if problems:
         first = problems[0]
-        problem = {"code": type(first).__name__, "text": first.text, "at": now.isoformat()}
+        texts = list(dict.fromkeys(each.text for each in problems))
+        problem = {"code": type(first).__name__, "texts": texts, "at": now.isoformat()}
     backup_plans.finish_run(plan, due_at=due_at, problem=problem)
 
 

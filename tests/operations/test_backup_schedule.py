@@ -80,7 +80,7 @@ def test_backup_is_made_when_it_is_due_and_opens_with_the_words(
 ) -> None:
     run(START)
     assert names(folder) == []
-    assert said(planned, START) == ["There is no backup yet."]
+    assert said(planned, START) == ["There is no backup yet. The schedule makes the first one."]
 
     run(START + timedelta(hours=1))
 
@@ -276,7 +276,25 @@ def test_late_backup_is_said(planned: World) -> None:
     late = START + timedelta(days=4)
     run(START + timedelta(hours=1))
 
-    assert said(planned, late) == ["The last backup is 3 days old."]
+    [line] = said(planned, late)
+    assert line.startswith("The last backup is 3 days old. Choose “Back up now”")
+
+
+def test_each_problem_of_a_backup_is_said_with_its_next_step(planned: World, folder: Path) -> None:
+    run(START + timedelta(hours=1))
+    address = {"url": "https://s3.invalid", "region": "x", "bucket": "b", "folder": ""}
+    store = {**address, "access_key": "k", "allows_private": False}
+    backup_plans.save_store(planned.owner_id, store, "secret")
+    folder.rename(folder.with_name("elsewhere"))
+    late = START + timedelta(days=4)
+    run(late)
+
+    first, second, third = said(planned, late)
+
+    assert first.startswith("The last backup failed. ")
+    assert second.startswith("The last backup failed. ")
+    assert first != second
+    assert third.startswith("The last backup is 3 days old.")
 
 
 def test_restored_installation_does_not_rotate_the_backups_of_the_other(

@@ -230,7 +230,7 @@ def test_copies_say_what_is_missing_and_what_a_drill_found(world: World, alice: 
 
 def test_home_says_the_last_backup_and_drill_and_what_failed(world: World, alice: Browser) -> None:
     page = alice.open("/")
-    assert "Last backup: never. Last drill: never." in page.text
+    assert "Last backup: never · Last drill: never" in page.text
     assert "There is no backup yet." in page.text
 
     Connection.unscoped.update(demo=True)
@@ -242,5 +242,5 @@ def test_home_says_the_last_backup_and_drill_and_what_failed(world: World, alice
     backup_plans.finish_run(plan(world), due_at=None, problem=problem)
 
     page = alice.open("/")
-    assert "Last backup: 1 November 2026, 03:00. Last drill: 1 November 2026, 03:00." in page.text
+    assert "Last backup: 1 November 2026, 03:00 · Last drill: 1 November 2026, 03:00" in page.text
     assert "The last backup failed. The disk is full. Backups" in page.text

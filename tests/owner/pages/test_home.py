@@ -69,9 +69,8 @@ def test_it_says_what_apps_read_and_not_what_the_owner_read(world: World, home: 
 
 
 def test_it_says_what_needs_attention(world: World, home: Browser) -> None:
-    assert "What needs attention There is no backup yet. Backups Last backup: never" in (
-        home.open("/").text
-    )
+    nothing = "What needs attention There is no backup yet. Create a recovery key first. Backups"
+    assert f"{nothing} Last backup: never" in home.open("/").text
     soon = timezone.now() + timedelta(days=3)
     world.grant("eve", GrantRequest(connection_ids=[BANK], streams=[StreamRequest(name="transactions")],
                                     expires_at=soon))  # fmt: skip
