@@ -20,14 +20,15 @@ class Share:
     total: int
 
     @property
-    def percent(self) -> int:
-        """Return the share, rounded up so that a little is not shown as nothing."""
-        return min(100, -(-100 * self.shown // self.total)) if self.total else 0
+    def percent(self) -> str:
+        """Return the share rounded down: 100 means all records, and a little is not nothing."""
+        whole = min(100, 100 * self.shown // self.total) if self.total else 0
+        return str(whole) if whole else "<1"
 
     @property
     def shade(self) -> int:
         """Return 0 to 5, for the color."""
-        return -(-self.percent // 20)
+        return min(5, -(-5 * self.shown // self.total)) if self.total else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

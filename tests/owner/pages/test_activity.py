@@ -26,6 +26,7 @@ from evidence.models.accounts import Client, Owner
 from evidence.models.connections import Connection
 from evidence.storing.record_erasure import delete_record
 from owner.activity import activity_page
+from owner.activity.shares import Share
 from tests.ledger.test_whole_or_not import tamper
 from tests.owner.pages.browser import Browser
 from tests.world import NOW, PERSONAL, WORK, World
@@ -336,6 +337,17 @@ def test_a_name_shows_what_all_have_read_that_are_called_so(world: World) -> Non
     assert "cin_work/messages" in shown.getvalue()
 
 
+def test_a_share_below_one_percent_is_not_one_percent(world: World, alice: Browser) -> None:
+    world.put(*((PERSONAL, "messages", {"id": f"n{n}"}) for n in range(193)))  # beside eight
+    world.get(MESSAGES, "dora", connection_id=PERSONAL, limit=1)
+
+    page = alice.open(PAGE)
+
+    assert "Mail <1 % 1 of 201" in page.text
+    assert any(given.get("title") == "1 of 201 records" for _, given in page.elements)
+    assert Share(shown=200, total=201).percent == "99"
+
+
 def test_the_matrix_shows_the_share_of_each_source(
     world: World, alice: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,7 +367,7 @@ def test_the_matrix_shows_the_share_of_each_source(
     world.get(MESSAGES, "dora", connection_id=PERSONAL, limit=3)
     assert share() == [first]
     assert [*recount_shown_records(world.owner_id, now=NOW)] != []
-    assert share() == ["Mail 38 % 3 of 8"]
+    assert share() == ["Mail 37 % 3 of 8"]
 
 
 def test_daily_use_is_shown_against_the_limit(world: World, alice: Browser) -> None:
