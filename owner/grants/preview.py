@@ -22,19 +22,34 @@ from evidence.models.accounts import OWNER_ID
 from evidence.reading import records as reading
 from owner.grants.draft import SourceDraft
 from owner.grants.stream_form import StreamForm
+from owner.records.record_roles import StreamRoles
 from owner.text import FieldValue, describe_terms, one_line, pluralize, record_title, record_values
 
+MAX_FIRST_VALUES = 5
 SAMPLE_SIZE = 3
 MAX_VALUE_LENGTH = 240
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One record as the app would see it."""
+    """One record as the app would see it. `roles` name the fields that describe it."""
 
     title: str
     at: str
     values: list[FieldValue]
+    roles: Sequence[str]
+
+    @property
+    def first(self) -> list[FieldValue]:
+        """The values that describe the record; without declared roles, the first ones."""
+        by_name = {value.name: value for value in self.values if value.text}
+        found = [by_name[name] for name in self.roles if name in by_name]
+        return (found or self.values)[:MAX_FIRST_VALUES]
+
+    @property
+    def rest(self) -> list[FieldValue]:
+        first = self.first
+        return [value for value in self.values if value not in first]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +140,7 @@ def _sample(visible: VisibleRecords, record: VisibleRecord) -> Sample:
             replace(value, text=" ".join(value.text.split()))
             for value in record_values(visible, record, max_length=MAX_VALUE_LENGTH)
         ],
+        roles=StreamRoles(visible.stream).describing,
     )
 
 

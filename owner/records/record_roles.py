@@ -174,6 +174,13 @@ class StreamRoles:
         return next((each for each in relations if each.cardinality == "has_one"), None)
 
     @cached_property
+    def describing(self) -> tuple[str, ...]:
+        """The fields that say most about a record, most important first."""
+        names = (self.actor, *self.participants, self.stream.event_time_field, self.end, self.amount,
+                 self.currency, self.measure, self.unit, self.category, self.text)  # fmt: skip
+        return tuple(dict.fromkeys(filter(None, names)))
+
+    @cached_property
     def layout(self) -> Layout:
         has_time = self.stream.consent_time_field is not None
         if self.amount and has_time:

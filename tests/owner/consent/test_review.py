@@ -101,6 +101,23 @@ def test_selection_is_counted_before_approval(alice: Browser) -> None:
 
 
 @pytest.mark.usefixtures("anything")
+def test_preview_shows_what_describes_a_record_first_and_folds_the_rest(alice: Browser) -> None:
+    form = the_form(alice.open(ASK))
+    form.tick("Personal mail")
+    form.tick("Your messages")
+    shown = again(alice, form)
+
+    sample = shown.html.partition('<article class="sample">')[2].partition("</article>")[0]
+    first, folded = sample.split("<details>")
+    labels = [re.findall("<dt>(.*?)</dt>", part) for part in (first, folded)]
+    assert labels[0][:2] == ["From name", "Received at"]
+    assert f"{len(labels[1])} more fields that it will read" in folded
+    assert len(labels[0]) <= 5
+    record = Record.unscoped.get(connection_id=PERSONAL, stream="messages", record_key="m3")
+    assert len(labels[0] + labels[1]) == len(record.data)
+
+
+@pytest.mark.usefixtures("anything")
 def test_token_reads_exactly_what_was_shown(world: World, alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Personal mail")
