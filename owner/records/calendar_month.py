@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from evidence.access.records import VisibleRecords
+from owner.charts import add_months
 from owner.preferences import first_weekday
 from owner.records.periods import month_links, one_month, today
 from owner.records.record_summaries import RecordSummary
@@ -58,10 +59,17 @@ def calendar_month(
     context = {
         "weeks": weeks,
         "agenda": agenda,
-        "truncated": has_more,
+        "shown": len(events),
+        "left_out": _days_from(events[-1].day or month, month) if has_more and events else [],
         **month_links(month, url=url),
     }
     return context, events
+
+
+def _days_from(day: date, month: date) -> list[date]:
+    """Return the days of the month from this one on."""
+    count = (add_months(month, 1) - day).days
+    return [day + timedelta(days=number) for number in range(count)]
 
 
 def _days(event: RecordSummary) -> list[date]:
