@@ -14,7 +14,7 @@ from django.utils import timezone
 from evidence.access.grant_text import field_label, humanize, stream_label
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.declarations.authorship import Origin, determine_origin, normalize_identity
-from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field
+from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field, StreamDeclaration
 from evidence.declarations.values import field_text, key_text
 from owner.records.record_roles import ALL_DAY_FIELDS, StreamRoles
 from owner.text import escape_invisible, one_line, to_local_time
@@ -67,7 +67,7 @@ class RecordSummary:
 
     @property
     def kind(self) -> str:
-        return stream_label(self.visible.stream)
+        return short_label(self.visible.stream)
 
     @property
     def layout(self) -> str:
@@ -256,6 +256,12 @@ def parse_time(value: object) -> datetime | None:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def short_label(stream: StreamDeclaration) -> str:
+    """Return what a stream contains, in few words: ``Chat messages`` for “Your chat messages”."""
+    words = stream_label(stream).removeprefix("Your ")
+    return words[:1].upper() + words[1:]
 
 
 def record_url(connection_id: str, stream: str, key: str) -> str:

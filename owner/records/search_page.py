@@ -17,7 +17,6 @@ from django.views.decorators.http import require_safe
 
 from evidence.access.cursors import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
-from evidence.access.grant_text import stream_label
 from evidence.access.owner_scope import owner_scope
 from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
@@ -33,7 +32,7 @@ from owner.records.owner_reads import narrowed, record_owner_read
 from owner.records.periods import PERIOD, parse_period, zone_name
 from owner.records.person_links import link_people
 from owner.records.record_roles import StreamRoles
-from owner.records.record_summaries import RecordSummary
+from owner.records.record_summaries import RecordSummary, short_label
 from owner.site import owner
 from owner.text import escape_invisible, pluralize
 
@@ -236,7 +235,7 @@ KEYS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
 LABELS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
     "source": lambda visible, count: visible.source.display_name,
     "connection": lambda visible, count: visible.connection_for[count.connection_id].display_name,
-    "kind": lambda visible, count: stream_label(visible.stream),
+    "kind": lambda visible, count: short_label(visible.stream),
     "year": KEYS["year"],
 }
 

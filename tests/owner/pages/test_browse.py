@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from owner.records import calendar_month
 from tests.owner.pages.browser import Browser
 from tests.world import BANK, MAIL, PERSONAL, WORK, World
 
@@ -127,6 +128,23 @@ def test_events_are_a_month_and_an_agenda(talk: str, alice: Browser) -> None:
     june = alice.open(page.link("June \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"))
     assert "No events in June 2026." in june.text
     assert "Budget" not in june.text
+
+
+def test_a_month_with_too_many_events_says_so_and_links_its_days(
+    talk: str, world: World, alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "has more than" not in alice.open(f"{talk}/meetings/?month=2026-05").text
+    world.put(*(("cin_talk", "meetings", {"id": f"x{day}", "topic": f"Walk {day}",
+        "begins": f"2026-05-{day}T09:00:00Z", "ends": f"2026-05-{day}T10:00:00Z"})
+        for day in range(20, 26)))  # fmt: skip
+    monkeypatch.setattr(calendar_month, "MAX_EVENTS", 3)
+
+    page = alice.open(f"{talk}/meetings/?month=2026-05")
+
+    assert "May 2026 has more than 3 events. The first are here, up to 21 May." in page.text
+    assert "Walk 22" not in page.text
+    assert "Walk 22" in alice.open(page.link("22")).text
+    assert page.link("31") == "/day/2026-05-31"
 
 
 def test_bookings_have_sums_by_month(world: World, alice: Browser) -> None:
@@ -308,13 +326,13 @@ def test_a_day_with_many_values_folds_them_and_shows_more_of_one_stream(
     world.put(("cin_track", "stops", {"id": "s9", "spot": "Bakery", "north": 52.5, "east": 13.4,
                                       "came": "2026-07-01T08:05:30Z"}))  # fmt: skip
     page = alice.open("/day/2026-07-01")
-    assert page.text.count("records of Tracker") == 1
-    assert "40 records of Tracker" in page.text
-    assert "08:05 Stops Tracker Bakery" in page.text
+    assert page.text.count("Tracker Samples ·") == 1
+    assert "Tracker Samples · 40 records" in page.text
+    assert "08:05 Tracker Stops Bakery" in page.text
 
     more = alice.open(page.link("Samples, Tracker"))
-    assert "50 records of Tracker" in more.text
-    assert "40 records of Tracker" in alice.open(more.link("Show the whole day")).text
+    assert "Tracker Samples · 50 records" in more.text
+    assert "Tracker Samples · 40 records" in alice.open(more.link("Show the whole day")).text
 
 
 def test_other_records_show_a_few_values(tracker: str, alice: Browser) -> None:

@@ -31,6 +31,7 @@ def test_a_search_finds_records_of_every_source(world: World, alice: Browser) ->
     assert set(hits(page)) == {f"/records/{PERSONAL}/messages/m3", f"/records/{CHAT}/messages/c2"}
     assert "2 records" in page.text
     assert "Jonas Weber" in page.text
+    assert "Personal mail Messages · 5 Mar 2026" in page.text
     assert "5 Mar 2026, 18:30" in page.text
     assert "<mark>canal</mark>" in page.html
 
@@ -51,7 +52,7 @@ def test_facets_narrow_and_keep_the_rest_of_the_search(world: World, alice: Brow
     by_year = alice.open(page.link("2025"))
     assert hits(by_year) == [f"/records/{PERSONAL}/messages/m0"]
     assert parse_qs(urlsplit(page.link("2025")).query)["q"] == ["budget OR lease OR deposit"]
-    by_kind = alice.open(page.link("Your chat"))
+    by_kind = alice.open(page.link("Chat"))
     assert hits(by_kind) == [f"/records/{CHAT}/messages/c1"]
 
 
