@@ -210,7 +210,9 @@ def grant_page(
 
 
 def change_limits(request: HttpRequest, grant: Grant) -> HttpResponse:
-    """Set the limits of a grant, or show the page again with errors."""
+    """Set the limits of a grant, or show the page again with errors. Only a form changes them."""
+    if request.method != "POST":
+        return redirect(grant_url("change", grant.pk))
     form = GrantLimitsForm(request.POST)
     if not form.is_valid():
         return grant_page(request, grant, limits_form=form)

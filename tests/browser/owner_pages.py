@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue, register_client
+from evidence.access.quotas import set_quotas
 from evidence.access.tokens import create_token
 from evidence.models.connections import Connection
 from evidence.models.grants import AccessToken
@@ -143,6 +144,7 @@ def arrange(world: World, var: Path) -> dict[str, str]:
     client = register_client(LONG, owner_id=world.owner_id, now=now)
     wanted = GrantRequest(connection_ids=[PERSONAL], streams=[StreamRequest(name="messages")])
     package, [grant] = issue([wanted], client=client, now=now)
+    set_quotas(grant.pk, {("calls", "day"): 500}, now=now)
     token = create_token(package, resource="/v1", now=now)
     send_test(add_channel("ntfy", url=f"https://127.0.0.1/{LONG}"), now=now)
     asked = world.get("/v1/streams/threads/records", token).error["ask_url"].rpartition("/")[2]

@@ -25,15 +25,26 @@ def test_a_limit_set_on_the_grant_page_applies_to_the_next_request(
 
     said = alice.press(form)
 
-    assert "Limits saved: 1 calls per day and 500 kilobytes per hour" in said.text
+    assert "Limits saved: 1 call per day and 500 kilobytes per hour" in said.text
     assert [world.get(LIST).status for _ in range(2)] == [200, 429]
     shown = alice.open(page)
-    assert "1 of 1 calls today" in shown.text
+    assert "1 of 1 call today" in shown.text
     assert limits_form(shown).values("max_calls_day") == ["1"]
     emptied = limits_form(shown)
     emptied.fill("max_calls_day", "")
     alice.press(emptied)
     assert world.get(LIST).status == 200
+
+
+def test_opening_the_address_of_the_form_keeps_the_limits(world: World, alice: Browser) -> None:
+    grant_id = world.grants["bob"][0].pk
+    form = limits_form(alice.open(at("grant", grant_id, "change")))
+    form.fill("max_calls_day", "1")
+    alice.press(form)
+
+    alice.open(form.action)
+
+    assert [quota.most for quota in list_quotas(grant_id, now=NOW)] == [1]
 
 
 def test_a_page_that_is_out_of_date_limits_what_the_grant_has_become(
