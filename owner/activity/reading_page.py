@@ -73,7 +73,7 @@ def reading_page(request: HttpRequest) -> HttpResponse:
         "gone": gone,
         "answers": [_line(entry, names) for entry in entries[:MAX_ANSWERS]],
         "more_answers": max(0, len(entries) - MAX_ANSWERS),
-        "query": urlencode({name: request.GET[name] for name in ("client", "since", "until")}),
+        "pages": urlencode({name: request.GET[name] for name in ("client", "since", "until")}),
     }
     return render(request, "owner/activity/reading.html", context)
 

@@ -276,6 +276,7 @@ def test_records_of_a_removed_connection_are_not_shown(world: World, alice: Brow
     world.get(RECORD, connection_id=PERSONAL)
     Connection.unscoped.filter(pk=PERSONAL).update(status="revoked")
     [(_, to)] = lines(alice)
+    assert 'name="q" value=""' in alice.open(to).html
     assert "1 record on this page was erased since, or its connection was removed" in (
         alice.open(to).text
     )
