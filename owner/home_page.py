@@ -51,4 +51,6 @@ def remove_demo_data(request: HttpRequest) -> HttpResponse:
         remove_demo(now=timezone.now())
         messages.success(request, "The demo data is removed.")
         return redirect("home")
+    if not demo:
+        return redirect("home")
     return render(request, "owner/remove_demo.html", {"here": "home", "connections": demo})

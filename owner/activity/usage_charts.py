@@ -17,7 +17,7 @@ from evidence.models.grants import Grant
 from owner.activity.reading_text import activity_url
 from owner.charts import HEIGHT, Bar
 from owner.grants.grant_pages import grant_url
-from owner.grants.term_forms import UNITS, format_amount
+from owner.grants.term_forms import UNITS, describe_amount, format_amount
 
 DAYS = 28
 SLOT = 10
@@ -109,6 +109,6 @@ def _bar(
     client_id: str, number: int, day: date, counts: dict[date, int], measure: str, top: int
 ) -> Bar:
     height = max(2.0, round(HEIGHT * counts[day] / top, 1))
-    amount = f"{format_amount(measure, counts[day])} {UNITS[measure][0].lower()}"
+    amount = describe_amount(measure, counts[day])
     url = activity_url(client=client_id, day=day.isoformat())
     return Bar(number * SLOT, HEIGHT - height, height, f"{day.day} {day:%B}: {amount}", url)

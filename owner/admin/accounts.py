@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from django.contrib.admin import register
+from django.contrib.admin import display, register
 from django.contrib.auth.models import User
 from typing_extensions import override
 
 from owner.accounts.second_factor_views import second_factor_page
 from owner.site import OwnerAdmin, OwnPage, owner_site
-from owner.text import with_code
+from owner.text import format_time, with_code
 
 
 @register(User, site=owner_site)
@@ -19,10 +19,19 @@ class AccountAdmin(OwnerAdmin[User]):
         " After a lost password or phone, run {} on the server.",
         "manage.py setup-link",
     )
-    list_display = ("username", "is_active", "is_superuser", "last_login")
+    list_display = ("username", "is_active", "is_superuser", "signed_in")
     list_display_links = None
     ordering = ("username",)
-    fields = ("username", "is_active", "is_superuser", "last_login", "date_joined")
+    fields = ("username", "is_active", "is_superuser", "signed_in", "joined")
+    readonly_fields = ("signed_in", "joined")
+
+    @display(description="last sign-in", ordering="last_login")
+    def signed_in(self, user: User) -> str:
+        return format_time(user.last_login)
+
+    @display(description="created", ordering="date_joined")
+    def joined(self, user: User) -> str:
+        return format_time(user.date_joined)
 
     @override
     def own_pages(self) -> Iterable[OwnPage]:

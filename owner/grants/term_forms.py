@@ -16,6 +16,7 @@ from evidence.access.quotas import QuotaLimits
 from evidence.access.scope import QuotaUsage
 from owner.form_fields import set_choices
 from owner.setup_snippets import MCP, REST
+from owner.text import pluralize
 
 PERIODS = ("minute", "hour", "day")
 PER_PERIOD = {"minute": "per minute", "hour": "per hour", "day": "per day"}
@@ -92,7 +93,7 @@ class LimitsForm(forms.Form):
     def limits_text(self) -> str:
         """Return ``100 records per hour and 5 calls per minute``, or ``no limit``."""
         texts = [
-            f"{format_amount(measure, amount)} {UNITS[measure][0].lower()} {PER_PERIOD[period]}"
+            f"{describe_amount(measure, amount)} {PER_PERIOD[period]}"
             for (measure, period), amount in self.limits.items()
         ]
         return join_words(texts or ["no limit"])
@@ -103,6 +104,12 @@ class LimitsForm(forms.Form):
                 limit = self.cleaned_data[limit_field_name(measure, period)]
                 if limit is not None:
                     yield (measure, period), limit * unit
+
+
+def describe_amount(measure: str, amount: int) -> str:
+    """Return ``1 call`` or ``100 records``."""
+    label, unit = UNITS[measure]
+    return pluralize(-(-amount // unit), label.lower().removesuffix("s"))
 
 
 def format_amount(measure: str, amount: int) -> str:
@@ -205,7 +212,7 @@ def usage_texts(limits: Sequence[QuotaUsage]) -> list[str]:
     """Return ``12 of 100 records this hour`` or ``12 of 100 records today`` for each limit."""
     return [
         f"{format_amount(limit.measure, limit.used)} of"
-        f" {format_amount(limit.measure, limit.most)} {UNITS[limit.measure][0].lower()}"
+        f" {describe_amount(limit.measure, limit.most)}"
         f" {'today' if limit.period == 'day' else f'this {limit.period}'}"
         for limit in limits
     ]

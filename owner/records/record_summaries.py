@@ -166,7 +166,10 @@ class RecordSummary:
     @property
     def value(self) -> str:
         """The measured value with its unit; empty for records without one."""
-        return " ".join(filter(None, map(self.line, (self.roles.measure, self.roles.unit))))
+        number = self.record.data.get(self.roles.measure or "")
+        is_number = isinstance(number, int | float) and not isinstance(number, bool)
+        text = f"{number:,}" if is_number else self.line(self.roles.measure)
+        return " ".join(filter(None, (text, self.line(self.roles.unit))))
 
     @property
     def amount(self) -> float | None:

@@ -276,7 +276,7 @@ def test_measures_are_charts_of_sums_and_of_ranges(tracker: str, alice: Browser)
     assert "Total 7,000 Average 3,500 Highest 6,000 From 3 values" in page.text
     assert "Pulse in bpm" in page.text
     assert "Average 63.3 Lowest 50 Highest 80 From 3 values" in page.text
-    assert "Steps 4000 steps 08:00" in page.text
+    assert "Steps 4,000 steps 08:00" in page.text
 
     year = alice.open(page.link("2026"))
     assert "Total 7,000 Average 7,000 Highest 7,000" in year.text

@@ -417,14 +417,14 @@ def test_a_connection_that_ends_meanwhile_is_refused_at_the_last_button(
     assert counts() == before
 
 
-def test_without_any_connection_the_page_says_how_to_make_one(
+def test_without_any_connection_the_page_leads_to_the_import(
     db: None, django_user_model: type
 ) -> None:
     from django.contrib.auth.models import User
 
     browser = Browser().sign_in(User.objects.create_superuser("alice"))
 
-    assert "manage.py connect SOURCE --name NAME" in browser.open(ADD).text
+    assert "Import an export" in browser.open(browser.open(ADD).link("Import")).text
 
 
 def test_a_known_client_and_a_new_name_are_one_too_many(world: World, alice: Browser) -> None:
