@@ -21,7 +21,7 @@ from operations.notifications.delivery import send_test
 from owner.records import people_index
 from tests.operations.notification_receivers import add_channel
 from tests.owner.pages.test_backups import KEY, MADE, add_copy
-from tests.world import BANK, MAIL, PERSONAL, World, mail
+from tests.world import BANK, CHAT, MAIL, PERSONAL, World, mail
 
 LONG = "W" * 200
 STRANGE = "مرحبا <b>bold</b> <script>alert(1)</script> 👩🏽"
@@ -30,7 +30,7 @@ CHAT_EXPORT = b"03/04/26, 08:30 - Jonas: hi\n05/06/26, 08:30 - Jonas: ho\n"
 
 EMPTY = ("/", "/search", "/search?q=lease", "/day/2026-01-10", "/people", "/activity",
     "/activity/refused", "/connected", "/connected/give", "/accounts", "/backups", "/notifications",
-    "/storage", "/demo/remove", "/admin/", "/admin/evidence/importrun/",
+    "/storage", "/admin/", "/admin/evidence/importrun/",
     "/admin/evidence/connection/", "/admin/evidence/connection/erasures/",
     "/admin/evidence/source/", "/admin/evidence/accesstoken/",
 )  # fmt: skip
@@ -141,6 +141,7 @@ def arrange(world: World, var: Path) -> dict[str, str]:
     now = timezone.now()
     Connection.unscoped.filter(pk=PERSONAL).update(display_name=LONG)
     Connection.unscoped.filter(pk=BANK).update(display_name=STRANGE)
+    Connection.unscoped.filter(pk=CHAT).update(demo=True)
     client = register_client(LONG, owner_id=world.owner_id, now=now)
     wanted = GrantRequest(connection_ids=[PERSONAL], streams=[StreamRequest(name="messages")])
     package, [grant] = issue([wanted], client=client, now=now)
