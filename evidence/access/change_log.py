@@ -7,18 +7,26 @@ record never visible) are excluded, so they do not fill pages.
 The statement also returns the head of the log and how much of the log is kept, from one snapshot.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import orjson
+from django.conf import settings
 
 from evidence.access.granted_streams import GrantedStream
 from evidence.access.record_history import Change, ChangeCandidate, FeedPosition
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.scope import Only, TimeRange
-from evidence.access.sql import SORT_BLOCKER, SQL, fetch_all_generic_plan, in_time_range, join_sql
+from evidence.access.sql import (
+    SORT_BLOCKER,
+    SQL,
+    fetch_all_generic_plan,
+    in_time_range,
+    union_all,
+    value_tables,
+)
 from evidence.models.connections import Connection
 
 MAX_SORTED_CHANGES = 20_000
@@ -43,12 +51,14 @@ MAY_SHOW = "g.due AND (g.seen OR r.record_key IS NOT NULL)"
 class LogHead:
     """The change log of one connection: its latest change number and how much of it is kept.
 
-    Numbers include changes that a grant hides, so never show them to a client.
+    All changes up to ``seq`` had been written when the candidates were read, and none after
+    ``known_seq``. Numbers include changes that a grant hides, so never show them to a client.
     """
 
     seq: int
     pruned_seq: int
     kept_since: datetime | None
+    known_seq: int
 
 
 def find_candidates(
@@ -58,25 +68,39 @@ def find_candidates(
     after: RecordKey | None,
     limit: int,
 ) -> tuple[dict[str, LogHead], list[ChangeCandidate]]:
-    """Return the log heads by connection id, and the next ``limit`` candidates. One query."""
+    """Return the log heads by connection id, and the next ``limit`` candidates.
+
+    One query. On Citus, whose nodes share no snapshot, also one before and one after it.
+    """
+    log_heads = SQL(LOG_HEADS, (sorted(positions),))
+    heads = _fetch_heads(log_heads) if settings.PDPP_DISTRIBUTED else {}
     branches = [
         branch
         for grant in visible.granted
-        for branch in _branches(visible, grant, positions, after, limit)
+        for branch in _branches(visible, grant, positions, heads, after, limit)
     ]
-    statement = SQL(f"{LOG_HEADS} UNION ALL (SELECT NULL, u.* FROM (", (sorted(positions),))
-    statement += join_sql(" UNION ALL ", branches)
-    statement += SQL(f") u ORDER BY u.connection_id, u.record_key LIMIT {int(limit)})")
-    head, *rows = sorted(
-        fetch_all_generic_plan(statement), key=lambda row: (row[1] or "", row[2] or "")
-    )
+    statement = SQL("SELECT NULL, u.* FROM (") + union_all(branches)
+    statement += SQL(f") u ORDER BY u.connection_id, u.record_key LIMIT {int(limit)}")
+    if heads:
+        rows = fetch_all_generic_plan(statement) if branches else ()
+        latest = _fetch_heads(log_heads)
+        heads = {id_: replace(head, seq=heads[id_].seq) for id_, head in latest.items()}
+        return heads, [_candidate(visible, row[1:]) for row in rows]
+    both = fetch_all_generic_plan(log_heads + SQL(" UNION ALL (") + statement + SQL(")"))
+    head, *rows = sorted(both, key=lambda row: (row[1] or "", row[2] or ""))
     return _heads(head[0]), [_candidate(visible, row[1:]) for row in rows]
+
+
+def _fetch_heads(log_heads: SQL) -> dict[str, LogHead]:
+    [head] = fetch_all_generic_plan(log_heads)
+    return _heads(head[0])
 
 
 def _branches(
     visible: VisibleRecords,
     grant: GrantedStream,
     positions: Mapping[str, FeedPosition],
+    heads: Mapping[str, LogHead],
     after: RecordKey | None,
     limit: int,
 ) -> list[SQL]:
@@ -92,41 +116,63 @@ def _branches(
     restricted = VisibleRecords(visible.source, visible.stream, visible.layout, (grant,))
     branches = []
     if new:
-        branches.append(_lateral(new, positions, after, _all_visible(restricted, grant, limit)))
+        inner = _all_visible(restricted, grant, limit)
+        branches += [table + inner + SQL(") u") for table in _lateral(new, positions, heads, after)]
     if known:
-        for inner, sign in ((_few_changed, "<="), (_many_changed, ">")):
-            size = SQL(f" WHERE k.change_seq - c.since {sign} {MAX_SORTED_CHANGES}")
-            branches.append(
-                _lateral(known, positions, after, inner(restricted, grant, limit)) + size
-            )
+        for changed, sign in ((_few_changed, "<="), (_many_changed, ">")):
+            size = SQL(f") u WHERE k.change_seq - c.since {sign} {MAX_SORTED_CHANGES}")
+            inner = changed(restricted, grant, limit) + size
+            branches += [table + inner for table in _lateral(known, positions, heads, after)]
     return [SQL("(") + branch + SQL(")") for branch in branches]
 
 
 def _lateral(
-    ids: Sequence[str], positions: Mapping[str, FeedPosition], after: RecordKey | None, inner: SQL
-) -> SQL:
-    """Return ``inner`` for each connection ``k``, with its bounds in ``c``: since, until, start."""
-    starts = [
-        after.record_key if after is not None and id_ == after.connection_id else "" for id_ in ids
-    ]
-    connections = SQL(
-        "SELECT k.connection_id, u.* FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::text[])"
-        " AS n(id, since, until, start) JOIN evidence_connection k ON k.connection_id = n.id"
-        " CROSS JOIN LATERAL (SELECT n.since, coalesce(n.until, k.change_seq) AS until, n.start) c"
-        " CROSS JOIN LATERAL (",
+    ids: Sequence[str],
+    positions: Mapping[str, FeedPosition],
+    heads: Mapping[str, LogHead],
+    after: RecordKey | None,
+) -> Iterator[SQL]:
+    """Yield the start of subqueries for connections ``k``, with bounds in ``c``: since, until, start.
+
+    With ``heads``, the latest change number is a value instead of a column of the connection.
+    """
+    columns = {
+        "id": "text",
+        "since": "bigint",
+        "until": "bigint",
+        "start": "text",
+        "head": "bigint",
+    }
+    rows = [
         (
-            list(ids),
-            [positions[id_].since for id_ in ids],
-            [positions[id_].until for id_ in ids],
-            starts,
-        ),
-    )
-    return connections + inner + SQL(") u")
+            id_,
+            positions[id_].since,
+            positions[id_].until,
+            after.record_key if after is not None and id_ == after.connection_id else "",
+            heads[id_].seq if id_ in heads else None,
+        )
+        for id_ in ids
+    ]
+    for table in value_tables("n", columns, rows):
+        connection = (
+            ' CROSS JOIN LATERAL (SELECT n.id COLLATE "C" AS connection_id, n.head AS change_seq) k'
+            if heads
+            else " JOIN evidence_connection k ON k.connection_id = n.id"
+        )
+        yield (
+            SQL("SELECT k.connection_id, u.* FROM ")
+            + table
+            + SQL(
+                f"{connection} CROSS JOIN LATERAL"
+                " (SELECT n.since, coalesce(n.until, k.change_seq) AS until, n.start) c"
+                " CROSS JOIN LATERAL ("
+            )
+        )
 
 
 def _all_visible(restricted: VisibleRecords, grant: GrantedStream, limit: int) -> SQL:
     """Return every visible record, except those that became visible after the first page."""
-    [group] = restricted.groups
+    group = restricted.groups[0]
     was_visible_before = (
         SQL(" AND (r.change_seq <= c.until OR coalesce((SELECT x.kind <> 'c'")
         + _in_range("x.consent_time_before", grant)
@@ -193,7 +239,7 @@ def _many_changed(restricted: VisibleRecords, grant: GrantedStream, limit: int) 
 
 def _record_of_key(restricted: VisibleRecords) -> SQL:
     """Return a left join of the key of ``g`` with its visible record ``r``."""
-    [group] = restricted.groups
+    group = restricted.groups[0]
     return (
         SQL(
             f" LEFT JOIN LATERAL (SELECT * FROM (SELECT *, {SORT_BLOCKER} FROM evidence_record r"
@@ -264,7 +310,7 @@ def _in_range(column: str, grant: GrantedStream) -> SQL:
 
 def _heads(text: str | None) -> dict[str, LogHead]:
     return {
-        connection_id: LogHead(seq, pruned, datetime.fromisoformat(since) if since else None)
+        connection_id: LogHead(seq, pruned, datetime.fromisoformat(since) if since else None, seq)
         for connection_id, (seq, pruned, since) in orjson.loads(text or "{}").items()
     }
 

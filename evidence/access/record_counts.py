@@ -9,7 +9,7 @@ from evidence.access.granted_streams import GrantedStream, link_expression
 from evidence.access.ranking.scores import StreamQuery, select_matches
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import Everything, TimeRange
-from evidence.access.sql import SQL, fetch_all, join_sql
+from evidence.access.sql import SQL, fetch_all, union_all
 
 SELECT_COUNTERS: Final = """
 -- Counters of every stream of some connections. Parameters: connection ids. One query.
@@ -157,7 +157,7 @@ def _row(number: int, visible: VisibleRecords, time_zone: str) -> SQL:
 def _counts(rows: Sequence[SQL]) -> list[MonthCount]:
     if not rows:
         return []
-    union = join_sql(" UNION ALL ", rows)
+    union = union_all(rows)
     found = fetch_all(SQL(COUNT_BY_MONTH.format(rows=union.text), union.values))
     return [MonthCount(*row) for row in found]
 

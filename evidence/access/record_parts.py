@@ -17,6 +17,8 @@ from evidence.access.sql import (
     fetch_all,
     fetch_all_generic_plan,
     join_sql,
+    union_all,
+    value_tables,
 )
 from evidence.declarations.declaration import BLOB_REFERENCE, Field
 
@@ -134,7 +136,7 @@ def find_blobs(streams: Iterable[VisibleRecords], blob_id: str) -> list[VisibleB
     )
     return [
         VisibleBlob(showing[n], showing[n].connection_for[connection_id], key, blob_id, *columns)
-        for n, connection_id, key, *columns in fetch_all(join_sql(" UNION ALL ", branches))
+        for n, connection_id, key, *columns in fetch_all(union_all(branches))
     ]
 
 
@@ -191,7 +193,7 @@ def fetch_one_related(
     ]
     if not branches:
         return {}
-    rows = fetch_all_generic_plan(join_sql(" UNION ALL ", branches))
+    rows = fetch_all_generic_plan(union_all(branches))
     return {
         RecordKey(record.connection.connection_id, record.record_key): record
         for record in map(child.project, rows)
@@ -217,7 +219,7 @@ def fetch_many_related(
     ]
     if not branches:
         return {}
-    statement = SQL("SELECT u.* FROM (") + join_sql(" UNION ALL ", branches)
+    statement = SQL("SELECT u.* FROM (") + union_all(branches)
     statement += SQL(f") u ORDER BY {_order(child, 'u')}")
     related: dict[RecordKey, list[VisibleRecord]] = defaultdict(list)
     for parent, *row in fetch_all_generic_plan(statement):
@@ -255,12 +257,9 @@ def _order(child: VisibleRecords, table: str) -> str:
 def _keys_by_group(
     child: VisibleRecords, keys: frozenset[RecordKey]
 ) -> Iterator[tuple[ConnectionGroup, SQL]]:
-    """Yield each group of connections with its keys as a table ``p``."""
+    """Yield groups of connections with keys of them as a table ``p``."""
     for group in child.groups:
         group_keys = sorted(key for key in keys if key.connection_id in group.connection_ids)
         if group_keys:
-            values = (
-                [key.connection_id for key in group_keys],
-                [key.record_key for key in group_keys],
-            )
-            yield group, SQL("unnest(%s::text[], %s::text[]) AS p(id, key)", values)
+            for pairs in value_tables("p", {"id": "text", "key": "text"}, group_keys):
+                yield group, pairs

@@ -33,6 +33,9 @@ from evidence.access.sql import (
     fetch_all_generic_plan,
     grant_condition,
     join_sql,
+    per_node,
+    union_all,
+    value_tables,
 )
 from evidence.declarations.declaration import Field
 
@@ -110,7 +113,8 @@ class VisibleRecords(VisibleStream):
                 grant_condition(self.stream.name, time, records) + period + self._where(ids),
                 sorted(records.names) if isinstance(records, Only) else None,
             )
-            for (time, records), ids in ids_by_terms.items()
+            for (time, records), all_ids in ids_by_terms.items()
+            for ids in per_node(all_ids)
         )
 
     def _where(self, connection_ids: list[str]) -> SQL:
@@ -159,7 +163,7 @@ class VisibleRecords(VisibleStream):
         if self.in_time_order or by is not None:
             order = f"({value} IS NULL), {value} {direction}, {order}"
         shown = "u.*" if by is None else "u.*, u.sort_value::text"
-        statement = SQL(f"SELECT {shown} FROM (") + join_sql(" UNION ALL ", branches)
+        statement = SQL(f"SELECT {shown} FROM (") + union_all(branches)
         statement += SQL(f") u ORDER BY {order} LIMIT %s", (limit,))
         rows = fetch_all_generic_plan(statement)
         return [self.project(row) if by is None else self._sorted(row) for row in rows]
@@ -192,7 +196,7 @@ class VisibleRecords(VisibleStream):
             replace(group, record_keys=[record_key]).first_rows(columns, partition, [], limit=1)
             for group in self.groups
         )
-        return join_sql(" UNION ALL ", (branch for group in branches for branch in group))
+        return union_all(branch for group in branches for branch in group)
 
     def _sort_partitions(self, direction: str, by: Field | None) -> list[SortPartition]:
         by_key = SQL(f"r.record_key {direction}")
@@ -223,18 +227,18 @@ class VisibleRecords(VisibleStream):
         """Return ``SELECT columns`` over every visible row ``r`` that satisfies ``where``."""
         branches = []
         for group in self.groups:
-            ids = (group.connection_ids,)
-            branch = SQL("SELECT ") + columns
             if group.record_keys is None or source == BLOB_TABLES:
-                branch += SQL(f" FROM {source} WHERE r.connection_id = ANY(%s)", ids)
-                branch += group.condition
-            else:
-                connections = SQL(" FROM unnest(%s::text[]) AS c(id)", ids)
-                keys = SQL(" CROSS JOIN unnest(%s::text[]) AS n(key)", (group.record_keys,))
-                branch += connections + keys + group.join_row(SQL("c.id"), "n.key", source)
-                branch += SQL(" WHERE TRUE")
-            branches.append(branch + join_sql("", where))
-        return join_sql(" UNION ALL ", branches)
+                rows = SQL(
+                    f" FROM {source} WHERE r.connection_id = ANY(%s)", (group.connection_ids,)
+                )
+                branches.append(rows + group.condition)
+                continue
+            keys = SQL(" CROSS JOIN unnest(%s::text[]) AS n(key)", (group.record_keys,))
+            row = keys + group.join_row(SQL("c.id"), "n.key", source) + SQL(" WHERE TRUE")
+            ids = [(id_,) for id_ in group.connection_ids]
+            branches += [SQL(" FROM ") + c + row for c in value_tables("c", {"id": "text"}, ids)]
+        start, end = SQL("SELECT ") + columns, join_sql("", where)
+        return union_all(start + rows + end for rows in branches)
 
     def excluded_rows(self) -> SQL:
         """Return a condition on rows ``r`` of the same stream that are not among these."""

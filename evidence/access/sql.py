@@ -5,7 +5,7 @@ This is the only database cursor outside ``evidence.storing``.
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -65,6 +65,51 @@ def text_array(texts: Iterable[str]) -> str:
     """
     escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
     return "{" + ",".join([f'"{text}"' for text in escaped]) + "}"
+
+
+def union_all(branches: Iterable[SQL]) -> SQL:
+    """Return the union of subqueries that each name one connection.
+
+    Citus plans a subquery over one connection alone only if it is a CTE of its own.
+    """
+    parts = list(branches)
+    if settings.PDPP_DISTRIBUTED and len(parts) > 1:
+        alone = (SQL("(WITH b AS MATERIALIZED (") + part for part in parts)
+        parts = [part + SQL(") SELECT * FROM b)") for part in alone]
+    return join_sql(" UNION ALL ", parts)
+
+
+def per_node(connection_ids: list[str]) -> list[list[str]]:
+    """Split connections into those that one subquery reads: all, or on Citus one."""
+    return [[id_] for id_ in connection_ids] if settings.PDPP_DISTRIBUTED else [connection_ids]
+
+
+def value_tables(name: str, columns: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> list[SQL]:
+    """Return tables of values for FROM, each to be joined in a subquery of its own.
+
+    ``columns`` maps names to SQL types; the first one is the id of a connection. One table has all rows,
+    or on Citus one table the rows of a connection, whose id is a constant there: Citus would else ask every
+    node.
+    """
+    if not settings.PDPP_DISTRIBUTED:
+        return [_unnest(name, columns, list(rows))]
+    key, *others = columns
+    groups: dict[str, list[Sequence[Any]]] = {}
+    for first, *rest in rows:
+        groups.setdefault(first, []).append(rest)
+    tables = []
+    for id_, rest in (groups or {"": []}).items():
+        table = SQL(f"(SELECT * FROM (SELECT %s::{columns[key]} AS {key}) k", (id_,))
+        if others:
+            table += SQL(", ") + _unnest("v", {other: columns[other] for other in others}, rest)
+        tables.append(table + SQL(f") AS {name}"))
+    return tables
+
+
+def _unnest(name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> SQL:
+    arrays = ", ".join(f"%s::{kind}[]" for kind in columns.values())
+    values = tuple([row[place] for row in rows] for place in range(len(columns)))
+    return SQL(f"unnest({arrays}) AS {name}({', '.join(columns)})", values)
 
 
 def in_time_range(column: str, time: TimeRange) -> SQL:
@@ -131,7 +176,7 @@ class ConnectionGroup:
     ) -> Iterator[SQL]:
         """Yield subqueries for the first rows of each connection, in the order of the partition."""
         ids = self.connection_ids
-        is_lateral = not 1 <= len(ids) <= MAX_NAMED_CONNECTIONS
+        is_lateral = not (settings.PDPP_DISTRIBUTED or 1 <= len(ids) <= MAX_NAMED_CONNECTIONS)
         for value in [SQL("c.id")] if is_lateral else [SQL("%s", (id_,)) for id_ in ids]:
             rows = SQL("SELECT ") + columns + self.rows(value)
             rows += partition.condition + join_sql("", where)

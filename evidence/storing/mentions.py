@@ -26,18 +26,11 @@ INSERT_MENTIONS = """
 INSERT INTO evidence_mention (connection_id, stream, record_key, identity, name, at)
 SELECT %s, %s, m.* FROM unnest(%s::text[], %s::text[], %s::text[], %s::timestamptz[]) AS m
 """
-ADD_COUNTS = """
--- Add to the counts of some identities in a stream, and look up their first, last and named mention.
+FIND_MENTIONS = """
+-- Look up the first, last and named mention of some identities in a stream.
 -- Names are looked up in the latest 200 mentions, so that the cost does not grow with them.
-INSERT INTO evidence_personcount AS c
-    (connection_id, stream, identity, own_person, person, name, records, first_at, last_at)
-SELECT %(connection_id)s, %(stream)s, n.identity, n.own_person, coalesce(known.person, n.own_person),
-    named.name, n.added, first.at, last.at
-FROM unnest(%(identities)s::text[], %(people)s::text[], %(added)s::bigint[])
-    AS n(identity, own_person, added)
-LEFT JOIN LATERAL (
-    SELECT p.person FROM evidence_personcount AS p WHERE p.identity = n.identity LIMIT 1
-) AS known ON TRUE
+SELECT n.identity, named.name, first.at, last.at
+FROM unnest(%(identities)s::text[]) AS n(identity)
 LEFT JOIN LATERAL (
     SELECT m.at FROM evidence_mention AS m
     WHERE m.connection_id = %(connection_id)s AND m.stream = %(stream)s
@@ -58,6 +51,20 @@ LEFT JOIN LATERAL (
         ORDER BY m.at DESC LIMIT 200
     ) AS latest WHERE latest.name IS NOT NULL LIMIT 1
 ) AS named ON TRUE
+ORDER BY n.identity
+"""
+ADD_COUNTS = """
+-- Add to the counts of some identities in a stream, with their first, last and named mention.
+INSERT INTO evidence_personcount AS c
+    (connection_id, stream, identity, own_person, person, name, records, first_at, last_at)
+SELECT %(connection_id)s, %(stream)s, n.identity, n.own_person, coalesce(known.person, n.own_person),
+    n.name, n.added, n.first_at, n.last_at
+FROM unnest(%(identities)s::text[], %(people)s::text[], %(added)s::bigint[], %(names)s::text[],
+    %(first)s::timestamptz[], %(last)s::timestamptz[])
+    AS n(identity, own_person, added, name, first_at, last_at)
+LEFT JOIN LATERAL (
+    SELECT p.person FROM evidence_personcount AS p WHERE p.identity = n.identity LIMIT 1
+) AS known ON TRUE
 ON CONFLICT (connection_id, stream, identity) DO UPDATE
 SET records = c.records + excluded.records, name = excluded.name,
     first_at = excluded.first_at, last_at = excluded.last_at
@@ -224,14 +231,18 @@ def rebuild_people(connection_ids: Collection[str]) -> None:
 
 
 def _add_counts(connection_id: str, stream: str, added: Mapping[str, int]) -> None:
-    identities = sorted(added)
-    values: dict[str, str | list[str] | list[int]] = {
-        "connection_id": connection_id,
-        "stream": stream,
-        "identities": identities,
-        "people": [person_digest(identity) for identity in identities],
-        "added": [added[identity] for identity in identities],
-    }
+    stream_of: dict[str, Any] = {"connection_id": connection_id, "stream": stream}
     with connection.cursor() as cursor:
+        cursor.execute(FIND_MENTIONS, {**stream_of, "identities": sorted(added)})
+        identities, names, first, last = map(list, zip(*cursor.fetchall(), strict=True))
+        values = {
+            **stream_of,
+            "identities": identities,
+            "people": [person_digest(identity) for identity in identities],
+            "added": [added[identity] for identity in identities],
+            "names": names,
+            "first": first,
+            "last": last,
+        }
         cursor.execute(ADD_COUNTS, values)
         cursor.execute(DELETE_EMPTY_COUNTS, [connection_id, stream, identities])

@@ -10,6 +10,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
+from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet, Sum
 
@@ -78,6 +79,17 @@ SELECT DISTINCT (
     WHERE t.connection_id = c.connection_id LIMIT 1
 ) FROM unnest(%s::text[]) AS c(connection_id)
 """
+# The same on Citus, where each shard has its own indexes and its own statistics. Commands for shards
+# run in transactions of their own.
+FLUSH_SHARDS = """
+SELECT count(*) FROM run_command_on_shards('evidence_searchtext', $$
+    SELECT count(gin_clean_pending_list(i.inhrelid::regclass))
+    FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid
+    JOIN pg_am a ON a.oid = c.relam AND a.amname = 'gin'
+    JOIN pg_inherits i ON i.inhparent = c.oid
+    WHERE x.indrelid = '%s'::regclass
+$$)
+"""
 
 
 @dataclass(slots=True)
@@ -137,13 +149,16 @@ def flush_pending_lists() -> None:
     """Merge the pending lists into the GIN index of search text."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(FLUSH_SETTINGS)
-        cursor.execute(FLUSH_PENDING_LISTS)
+        cursor.execute(FLUSH_SHARDS if settings.PDPP_DISTRIBUTED else FLUSH_PENDING_LISTS)
 
 
 def _analyze(connection_ids: Collection[str]) -> None:
     with connection.cursor() as cursor:
         for statement in ANALYZE:
             cursor.execute(statement)
+        if settings.PDPP_DISTRIBUTED:
+            cursor.execute("ANALYZE evidence_searchtext")
+            return
         cursor.execute(PARTITIONS, [list(connection_ids)])
         for (partition,) in cursor.fetchall():
             if partition is not None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import DatabaseError, transaction
 
 from evidence.errors import IngestStorageError
@@ -27,8 +28,9 @@ from evidence.storing.suppression import find_suppressed, suppress_keys
 
 logger = logging.getLogger(__name__)
 
-# SQLSTATE classes caused by values: data, integrity and program limits.
-_VALUE_ERRORS = ("22", "23", "54")
+# SQLSTATE classes caused by values: data, integrity and program limits. COPY on Citus reports the
+# last two of a worker as internal errors.
+_VALUE_ERRORS = ("22", "23", "54", *(["XX000"] if settings.PDPP_DISTRIBUTED else []))
 
 
 @dataclass(slots=True)

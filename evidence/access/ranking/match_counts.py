@@ -15,7 +15,7 @@ from evidence.access.ranking.scores import (
     select_matches,
 )
 from evidence.access.scope import Only
-from evidence.access.sql import SQL, fetch_all_generic_plan, join_sql
+from evidence.access.sql import SQL, fetch_all_generic_plan, union_all
 
 CACHE_SIZE: Final = 256
 MIN_CACHED_COUNT: Final = 1_000
@@ -139,8 +139,8 @@ def _indexed(queries: Sequence[StreamQuery], max_count: int) -> SQL:
         for query in _most_fields_first(queries)
         for part in split_matches(query.terms)
     )
-    rows = SQL("(WITH m AS MATERIALIZED (") + join_sql(" UNION ALL ", every)
-    return rows + SQL(") SELECT count(*) FROM (SELECT FROM m LIMIT %s) c)", (max_count + 1,))
+    rows = SQL("(WITH m AS MATERIALIZED (") + union_all(every)
+    return rows + SQL(") SELECT count(*) FROM (SELECT 1 FROM m LIMIT %s) c)", (max_count + 1,))
 
 
 def _most_fields_first(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
@@ -206,12 +206,12 @@ def mark_few_visible(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
     if not restricted:
         return list(queries)
     visible = (
-        SQL("SELECT count(*) FROM (SELECT FROM (")
-        + queries[number].visible.select(SQL(""), source=TIME_INDEXED_TEXT)
+        SQL("SELECT count(*) FROM (SELECT 1 FROM (")
+        + queries[number].visible.select(SQL("1"), source=TIME_INDEXED_TEXT)
         + SQL(f") r LIMIT {FEW_VISIBLE_ROWS + 1}) c")
         for number in restricted
     )
-    counts = fetch_all_generic_plan(join_sql(" UNION ALL ", visible))
+    counts = fetch_all_generic_plan(union_all(visible))
     few = {
         number
         for number, (count,) in zip(restricted, counts, strict=True)
@@ -230,17 +230,17 @@ def _is_restricted(query: StreamQuery) -> bool:
 def _count_sequentially(queries: Sequence[StreamQuery], max_count: int) -> int:
     """Return the number of matches among the newest rows of each connection."""
     rows = (
-        SQL("SELECT FROM (") + part + SQL(" WHERE w.hit")
+        SQL("SELECT 1 FROM (") + part + SQL(" WHERE w.hit")
         for part in _newest(_most_fields_first(queries), SEQUENTIAL_READ_FACTOR * max_count)
     )
-    statement = SQL("SELECT count(*) FROM (SELECT FROM (") + join_sql(" UNION ALL ", rows)
+    statement = SQL("SELECT count(*) FROM (SELECT 1 FROM (") + union_all(rows)
     statement += SQL(") m LIMIT %s) c", (max_count + 1,))
     return int(fetch_all_generic_plan(statement)[0][0])
 
 
 def _sample(queries: Sequence[StreamQuery]) -> SQL:
     rows = (SQL("SELECT w.hit::int FROM (") + part for part in _newest(queries, SAMPLE_ROWS))
-    return join_sql(" UNION ALL ", rows)
+    return union_all(rows)
 
 
 def _newest(queries: Sequence[StreamQuery], size: int) -> list[SQL]:

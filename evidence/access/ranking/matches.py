@@ -24,7 +24,7 @@ from evidence.access.ranking.scores import (
 from evidence.access.ranking.scores import StreamQuery as StreamQuery
 from evidence.access.ranking.top_k import TopK, scan_newest
 from evidence.access.records import RECORD_COLUMNS, VisibleRecord, VisibleRecords
-from evidence.access.sql import SQL, fetch_all_generic_plan, join_sql
+from evidence.access.sql import SQL, fetch_all_generic_plan, union_all, value_tables
 
 
 class HitLocation(Protocol):
@@ -47,24 +47,21 @@ def load_records(
         numbered = [
             (at, location) for at, location in enumerate(locations) if location.number == number
         ]
-        for group in visible.groups if numbered else ():
-            keys = (
-                [at for at, _ in numbered],
-                [location.connection_id for _, location in numbered],
-                [location.record_key for _, location in numbered],
-            )
-            branch = SQL(
-                f"SELECT n.at, {RECORD_COLUMNS} FROM unnest(%s::int[], %s::text[], %s::text[])"
-                " AS n(at, id, key)",
-                keys,
-            )
-            named = SQL(" WHERE n.id = ANY(%s)", (group.connection_ids,))
-            branches.append(branch + group.join_row(SQL("n.id"), "n.key") + named)
+        for group in visible.groups:
+            rows = [
+                (location.connection_id, location.record_key, at)
+                for at, location in numbered
+                if location.connection_id in group.connection_ids
+            ]
+            columns = {"id": "text", "key": "text", "at": "int"}
+            for keys in value_tables("n", columns, rows) if rows else ():
+                branch = SQL(f"SELECT n.at, {RECORD_COLUMNS} FROM ") + keys
+                branches.append(branch + group.join_row(SQL("n.id"), "n.key"))
     if not branches:
         return [None for _ in locations]
-    rows = {at: row for at, *row in fetch_all_generic_plan(join_sql(" UNION ALL ", branches))}
+    found = {at: row for at, *row in fetch_all_generic_plan(union_all(branches))}
     return [
-        streams[location.number].project(tuple(rows[at])) if at in rows else None
+        streams[location.number].project(tuple(found[at])) if at in found else None
         for at, location in enumerate(locations)
     ]
 

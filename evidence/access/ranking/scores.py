@@ -12,6 +12,7 @@ from evidence.access.sql import (
     ConnectionGroup,
     fetch_all_generic_plan,
     join_sql,
+    union_all,
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -132,13 +133,10 @@ def select_matches(
     if but_not is not None:
         tests.append(SQL(" AND (r.terms @@ %s::tsquery) IS FALSE", (but_not,)))
     start = SQL("SELECT ") + columns
-    return join_sql(
-        " UNION ALL ",
-        (
-            start + rows + join_sql("", tests)
-            for group in query.visible.groups
-            for rows in _rows_of_connections(group, has_few_rows=query.has_few_rows)
-        ),
+    return union_all(
+        start + rows + join_sql("", tests)
+        for group in query.visible.groups
+        for rows in _rows_of_connections(group, has_few_rows=query.has_few_rows)
     )
 
 
@@ -153,14 +151,14 @@ def matching_queries(alternatives: Sequence[Sequence[StreamQuery]]) -> list[int]
         SQL("SELECT q.at FROM unnest(%s::text[]) WITH ORDINALITY AS q(tsquery, at)", (tsqueries,))
         + SQL(" CROSS JOIN LATERAL (WITH m AS MATERIALIZED (SELECT")
         + rows
-        + SQL(" AND r.terms @@ q.tsquery::tsquery) SELECT FROM m LIMIT 1) m")
+        + SQL(" AND r.terms @@ q.tsquery::tsquery) SELECT 1 FROM m LIMIT 1) m")
         for queries in alternatives
         for tsqueries in [[query.terms.matching for query in queries]]
         for group in queries[0].visible.groups
         for rows in _rows_of_connections(group, has_few_rows=False)
     )
-    rows = fetch_all_generic_plan(join_sql(" UNION ", parts)) if alternatives else []
-    return sorted(at - 1 for (at,) in rows)
+    rows = fetch_all_generic_plan(union_all(parts)) if alternatives else []
+    return sorted({at - 1 for (at,) in rows})
 
 
 def matches_condition(connection_ids: list[str], stream: str, tsquery: str) -> SQL:
@@ -236,14 +234,9 @@ def fetch_hit_keys(rows: SQL) -> list[SearchHitKey]:
 
 
 def _all_matches(queries: Sequence[StreamQuery]) -> SQL:
-    return join_sql(
-        " UNION ALL ",
-        (
-            select_matches(
-                query, hit_columns(number, query, score_sql(query)), [query.terms.matching]
-            )
-            for number, query in enumerate(queries)
-        ),
+    return union_all(
+        select_matches(query, hit_columns(number, query, score_sql(query)), [query.terms.matching])
+        for number, query in enumerate(queries)
     )
 
 

@@ -26,7 +26,7 @@ from evidence.access.ranking.scores import (
     select_matches,
     time_order,
 )
-from evidence.access.sql import SQL, ConnectionGroup, fetch_all_generic_plan, join_sql
+from evidence.access.sql import SQL, ConnectionGroup, fetch_all_generic_plan, union_all
 
 SCAN_ROWS = 250
 """Number of newest rows of each connection to scan."""
@@ -112,7 +112,7 @@ class TopK:
         ]
         if not parts:
             return []
-        statement = SQL("SELECT u.* FROM (") + join_sql(" UNION ALL ", parts) + SQL(") u")
+        statement = SQL("SELECT u.* FROM (") + union_all(parts) + SQL(") u")
         if after is not None:
             statement += SQL(" WHERE ") + after_time(after)
         order = "u.at DESC NULLS LAST, u.connection_id, u.stream, u.record_key"
@@ -208,7 +208,7 @@ def scan_newest(
         for group in query.visible.groups
         for connection_id in group.connection_ids
     }
-    statement = SQL(f"{SELECT_HIT_KEYS}, p.last FROM (") + join_sql(" UNION ALL ", parts.values())
+    statement = SQL(f"{SELECT_HIT_KEYS}, p.last FROM (") + union_all(parts.values())
     hits, stopped = [], {}
     for *columns, is_last in fetch_all_generic_plan(statement + SQL(") p")):
         hit = SearchHitKey(*columns)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from evidence.access.records import VisibleRecords
-from evidence.access.sql import SQL, fetch_all_generic_plan, join_sql
+from evidence.access.sql import SQL, fetch_all_generic_plan, union_all
 from evidence.models.connections import EmbeddedStream
 
 MILLIONTHS = 1_000_000
@@ -96,7 +96,7 @@ def _fetch_passages(
         "SELECT u.number, u.points, u.connection_id, u.stream, u.record_key, u.field,"
         " u.start_chars, u.end_chars FROM ("
     )
-    statement += join_sql(" UNION ALL ", branches)
+    statement += union_all(branches)
     statement += SQL(") u WHERE u.points >= %s", (round(floor * MILLIONTHS),))
     statement += SQL(f" ORDER BY {PASSAGE_ORDER} LIMIT %s", (limit,))
     return [NearestPassage(*row) for row in fetch_all_generic_plan(statement)]
@@ -169,7 +169,7 @@ def streams_without_vectors(
     ]
     if not branches:
         return []
-    rows = fetch_all_generic_plan(join_sql(" UNION ALL ", branches))
+    rows = fetch_all_generic_plan(union_all(branches))
     return sorted({(row[0], row[1]) for row in rows})
 
 

@@ -1,0 +1,133 @@
+"""A request for one connection asks only the shard of that connection."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
+from tests.world import PERSONAL, World, mail
+
+pytestmark = pytest.mark.django_db
+
+LIST = "/v1/streams/messages/records"
+SHARD = re.compile(r"\bevidence_[a-z]+(?:_p\d)?_(\d{6,})\b")
+SHARD_OF_CONNECTION = """
+SELECT shardminvalue FROM pg_dist_shard
+WHERE shardid = get_shard_id_for_distribution_column('evidence_record', %s)
+"""
+SHARD_RANGES = "SELECT DISTINCT shardminvalue FROM pg_dist_shard WHERE shardid = ANY(%s)"
+EXPLAINED = re.compile(r"\s*(?:--.*\n\s*)*(?:SELECT|WITH|INSERT|UPDATE|DELETE|\(SELECT)\b")
+
+
+@contextmanager
+def shards_of_statements() -> Iterator[dict[str, set[str]]]:
+    """Collect the shards, as starts of their ranges, in the plan of each statement that has any."""
+    found: dict[str, set[str]] = {}
+
+    def explain(
+        execute: Callable[..., Any], sql: Any, params: Any, many: Any, context: dict[str, Any]
+    ) -> Any:
+        text = sql if isinstance(sql, str) else sql.as_string(None)
+        if EXPLAINED.match(text) and not many:
+            with connection.connection.cursor() as cursor:
+                cursor.execute("SET LOCAL citus.explain_all_tasks = on")
+            execute("EXPLAIN (VERBOSE, COSTS OFF) " + text, params, many, context)
+            plan = "\n".join(
+                line.decode() if isinstance(line, bytes) else line
+                for (line,) in context["cursor"].fetchall()
+            )
+            if shards := {int(number) for number in SHARD.findall(plan)}:
+                with connection.connection.cursor() as cursor:
+                    cursor.execute(SHARD_RANGES, [list(shards)])
+                    found[text] = {start for (start,) in cursor.fetchall()}
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(explain):
+        yield found
+
+
+def shard_of(connection_id: str) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(SHARD_OF_CONNECTION, [connection_id])
+        return str(cursor.fetchone()[0])
+
+
+@pytest.fixture
+def one(world: World) -> World:
+    """A grant of one connection that has enough records for pages and counts."""
+    world.put(
+        *(
+            (PERSONAL, "messages", mail(f"k{n:03}", f"2026-02-{1 + n % 28:02}T00:00:00Z",
+                                        thread_id=f"t{n // 8}", body_text="word " * 50))
+            for n in range(60)
+        ),
+        *((PERSONAL, "threads", {"id": f"t{n}"}) for n in range(8)),
+    )  # fmt: skip
+    streams = [StreamRequest(name="messages"), StreamRequest(name="threads")]
+    world.grant("erin", GrantRequest(connection_ids=[PERSONAL], streams=streams))
+    some = StreamRequest(name="messages", resources=["k001", "k002"])
+    world.grant("ivan", GrantRequest(connection_ids=[PERSONAL], streams=[some]))
+    return world
+
+
+REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "list": (LIST, {"limit": 5}),
+    "list with children": ("/v1/streams/threads/records", {"expand": "messages"}),
+    "record": (f"{LIST}/k001", {}),
+    "window": (f"{LIST}/k001/field-window", {"field": "body_text", "offset_chars": 5}),
+    "search": ("/v1/search", {"q": "word", "limit": 3}),
+    "search for two words": ("/v1/search", {"q": "word k001", "limit": 3}),
+    "changes": (LIST, {"changes_since": "beginning"}),
+    "count": (f"{LIST[:-8]}/aggregate", {"metric": "count"}),
+    "months": (f"{LIST[:-8]}/aggregate",
+               {"metric": "count", "group_by_time": "received_at", "granularity": "month"}),
+    "schema": ("/v1/schema", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("who", ["erin", "ivan"])
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_asks_the_shard_of_its_connection(one: World, name: str, who: str) -> None:
+    path, query = REQUESTS[name]
+    if who == "ivan" and "threads" in path:
+        who = "erin"  # ivan reads messages only
+    with shards_of_statements() as found:
+        reply = one.get(path, who, **query)
+
+    assert reply.status == 200, reply.body
+    assert {text: shards for text, shards in found.items() if shards != {shard_of(PERSONAL)}} == {}
+    assert found or name == "schema"
+
+
+def test_later_changes_ask_the_shard_of_their_connection(one: World) -> None:
+    first = one.get(LIST, "erin", changes_since="beginning", limit=100)
+    one.put((PERSONAL, "messages", mail("k001", "2026-03-03T00:00:00Z", subject="New")))
+    with shards_of_statements() as found:
+        reply = one.get(LIST, "erin", changes_since=first.body["next_changes_since"])
+
+    assert "k001" in reply.ids
+    assert set().union(*found.values()) == {shard_of(PERSONAL)}
+
+
+def test_imports_and_erasure_ask_the_shard_of_their_connection(one: World) -> None:
+    with shards_of_statements() as found:
+        one.put((PERSONAL, "messages", mail("k001", "2026-03-03T00:00:00Z", subject="New")))
+        deleted = one.send(
+            [{"connection_id": PERSONAL, "stream": "messages", "key": "k002", "op": "delete"}]
+        )
+
+    assert deleted.deleted == 1
+    assert set().union(*found.values()) == {shard_of(PERSONAL)}
+
+
+def test_connections_lie_on_several_shards(world: World) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(DISTINCT connection_id) FROM evidence_record")
+        connections = cursor.fetchone()[0]
+    assert connections > 1
+    assert len({shard_of(f"cin_{number}") for number in range(50)}) == 4
