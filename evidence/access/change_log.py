@@ -44,6 +44,7 @@ SELECT jsonb_object_agg(k.connection_id, jsonb_build_array(k.change_seq, k.prune
     NULL::text AS data, NULL::bigint AS change_seq
 FROM evidence_connection k WHERE k.connection_id = ANY(%s)
 """
+BOUNDS = {"id": "text", "since": "bigint", "until": "bigint", "start": "text", "head": "bigint"}
 MAY_SHOW = "g.due AND (g.seen OR r.record_key IS NOT NULL)"
 
 
@@ -136,13 +137,6 @@ def _lateral(
 
     With ``heads``, the latest change number is a value instead of a column of the connection.
     """
-    columns = {
-        "id": "text",
-        "since": "bigint",
-        "until": "bigint",
-        "start": "text",
-        "head": "bigint",
-    }
     rows = [
         (
             id_,
@@ -153,7 +147,7 @@ def _lateral(
         )
         for id_ in ids
     ]
-    for table in value_tables("n", columns, rows):
+    for table in value_tables("n", BOUNDS, rows):
         connection = (
             ' CROSS JOIN LATERAL (SELECT n.id COLLATE "C" AS connection_id, n.head AS change_seq) k'
             if heads

@@ -44,7 +44,7 @@ WHERE p.revoked_at IS NULL AND {_USABLE.format(g="g")}
 """
 """The number of grants of the CTE ``entry`` (chain, at) that show records at that time."""
 FIND_ENDED_BEARER = """
-SELECT FROM evidence_accesstoken AS t, entry AS e
+SELECT 1 FROM evidence_accesstoken AS t, entry AS e
 WHERE t.token_id = %s AND (t.revoked_at IS NOT NULL OR t.expires_at <= e.at)
 """
 """Has a row if the token was revoked or has expired at the time of the CTE ``entry``."""

@@ -108,8 +108,40 @@ def value_tables(name: str, columns: Mapping[str, str], rows: Iterable[Sequence[
 
 def _unnest(name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> SQL:
     arrays = ", ".join(f"%s::{kind}[]" for kind in columns.values())
-    values = tuple([row[place] for row in rows] for place in range(len(columns)))
+    values = tuple(
+        text_array(row[place] for row in rows) if kind == "text" else [row[place] for row in rows]
+        for place, kind in enumerate(columns.values())
+    )
     return SQL(f"unnest({arrays}) AS {name}({', '.join(columns)})", values)
+
+
+PSEUDONYM = ("connection_id", "stream", "record_key", "pseudonym", "nonce")
+RECORD_KEY = dict.fromkeys(("connection_id", "stream", "record_key"), "text")
+
+
+def find_erased(records: Iterable[tuple[str, str, str]]) -> SQL:
+    """Return a subquery with a row for each (connection id, stream, key) that no longer exists."""
+    missing = SQL(
+        " WHERE (SELECT true FROM evidence_record r WHERE r.connection_id = n.connection_id"
+        " AND r.stream = n.stream AND r.record_key = n.record_key) IS NULL"
+    )
+    tables = value_tables("n", RECORD_KEY, records)
+    return union_all(SQL("SELECT 1 FROM ") + table + missing for table in tables)
+
+
+def find_pseudonyms(records: Iterable[tuple[str, str, str]]) -> SQL:
+    """Return a subquery for the pseudonyms of those (connection id, stream, key) that have one."""
+    columns = SQL(f"SELECT p.{', p.'.join(PSEUDONYM)} FROM ")
+    named = SQL(
+        " JOIN evidence_pseudonym p ON p.connection_id = n.connection_id"
+        " AND p.stream = n.stream AND p.record_key = n.record_key"
+    )
+    rows = list(records)
+    if not rows:
+        nulls = "NULL::text, NULL::text, NULL::text, NULL::uuid, NULL::uuid"
+        return SQL(f"SELECT * FROM (SELECT {nulls}) p ({', '.join(PSEUDONYM)}) WHERE false")
+    tables = value_tables("n", RECORD_KEY, rows)
+    return union_all(columns + table + named for table in tables)
 
 
 def in_time_range(column: str, time: TimeRange) -> SQL:

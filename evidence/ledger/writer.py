@@ -22,7 +22,13 @@ from prometheus_client import Counter as Metric
 from evidence.access.grant_lifecycle import use_once
 from evidence.access.quotas import DisclosureCost, charge
 from evidence.access.scope import Scope
-from evidence.access.sql import SQL, fetch_all_generic_plan, text_array, time_limited
+from evidence.access.sql import (
+    SQL,
+    fetch_all_generic_plan,
+    find_pseudonyms,
+    text_array,
+    time_limited,
+)
 from evidence.ledger.entries import (
     GENESIS,
     ChainHead,
@@ -36,12 +42,11 @@ from evidence.ledger.entries import (
     seal,
 )
 from evidence.ledger.statements import (
-    AND_NOT_ERASED,
     ENTRY_PLACEHOLDERS,
-    LOCK_CHAINS,
     RECORD_ANSWER,
-    SELECT_PSEUDONYMS,
     SHOWN_PLACEHOLDERS,
+    lock_chains,
+    node_conditions,
 )
 from evidence.ledger.tripwire import UNWATCHED_SLACK, check_tripwires
 
@@ -222,11 +227,9 @@ def _lock_chains(
     references: dict[RecordKey, RecordReference] = {}
     known: set[RecordKey] = set()
     heads: list[ChainHead] = []
-    columns = _columns(keys)
-    values = (*columns, draft.scope.owner_id, GENESIS, text_array(draft.chains))
-    for first, stream, key, pseudonym, nonce, was_known, seq, digest in fetch_all_generic_plan(
-        SQL(LOCK_CHAINS, values)
-    ):
+    heads_of = (draft.scope.owner_id, GENESIS, text_array(draft.chains))
+    rows = lock_chains(keys, heads_of)
+    for first, stream, key, pseudonym, nonce, was_known, seq, digest in rows:
         if pseudonym is None:
             heads.append(ChainHead(first, seq, bytes(digest)))
             continue
@@ -235,7 +238,7 @@ def _lock_chains(
         if was_known:
             known.add(record_key)
     if len(references) < len(keys):
-        rows = fetch_all_generic_plan(SQL(SELECT_PSEUDONYMS, tuple(columns)))
+        rows = fetch_all_generic_plan(find_pseudonyms(keys))  # of a concurrent transaction
         references |= {row[:3]: RecordReference.from_nonce(row[:3], *row[3:]) for row in rows}
     return heads, references, [key for key in keys if key not in known]
 
@@ -262,16 +265,19 @@ def _insert(
     grants = 0 if draft.is_owners else len(heads)
     connection_ids = () if draft.is_owners else draft.connection_ids
     pseudonyms = [str(reference.pseudonym) for reference in references.values()]
+    linked, not_erased = node_conditions(
+        text_array(pseudonyms), text_array(draft.connection_ids), unnamed
+    )
     slack = _initial_slack()
     values: list[Any] = [
         *(value for row, old, new in rows for value in (*row, old.digest, new.digest, seal(new))),
         *(value for row in shown for value in row),
         len(heads), grants, text_array(connection_ids), len(connection_ids),
-        text_array(pseudonyms), text_array(draft.connection_ids), len(pseudonyms),
-        draft.scope.token_id, slack_needed,
-        *(_columns(unnamed) if unnamed else ()), slack, slack,
+        *linked.values, len(pseudonyms), draft.scope.token_id, slack_needed,
+        *not_erased.values, slack, slack,
     ]  # fmt: skip
-    is_unchanged, used_up = _run(values, len(heads), len(shown), checks_erasure=bool(unnamed))
+    texts = linked.text, not_erased.text
+    is_unchanged, used_up = _run(values, len(heads), len(shown), *texts)
     if not is_unchanged:
         return None
     _remember(new_heads, references)
@@ -279,12 +285,13 @@ def _insert(
 
 
 def _run(
-    values: Sequence[Any], entries: int, shown: int, *, checks_erasure: bool
+    values: Sequence[Any], entries: int, shown: int, linked: str, not_erased: str
 ) -> tuple[bool, list[tuple[str, str]]]:
     statement = RECORD_ANSWER.format(
         entries=", ".join([ENTRY_PLACEHOLDERS] * entries),
         shown=", ".join([SHOWN_PLACEHOLDERS] * shown),
-        not_erased=AND_NOT_ERASED if checks_erasure else "",
+        linked=linked,
+        not_erased=not_erased,
     )
     # Integers as text, because the driver would prepare a statement for each of their sizes.
     texts = tuple(str(value) if isinstance(value, int) else value for value in values)
@@ -314,10 +321,6 @@ def _initial_slack() -> int:
     share: int = settings.PDPP_TRIPWIRE_SHARE
     records: int = settings.PDPP_TRIPWIRE_RECORDS
     return max(1, share * records // 100) if share else UNWATCHED_SLACK
-
-
-def _columns(keys: Sequence[RecordKey]) -> list[str]:
-    return [text_array(key[column] for key in keys) for column in range(3)]
 
 
 def _keys(items: Iterable[DisclosedItem]) -> set[RecordKey]:

@@ -15,13 +15,6 @@ SHARE_ERASURE_LOCK = f"SELECT pg_advisory_xact_lock_shared({CONNECTION_ERASURE_L
 Add a FROM clause over some ``connection_id``.
 """
 
-FIND_ERASED = """
-SELECT FROM unnest(%s::text[], %s::text[], %s::text[]) AS n(connection_id, stream, record_key)
-WHERE (SELECT true FROM evidence_record r WHERE r.connection_id = n.connection_id
-    AND r.stream = n.stream AND r.record_key = n.record_key) IS NULL
-"""
-"""Rows for records that no longer exist. Parameters: connection ids, streams, record keys."""
-
 
 class Erasure(models.Model):
     """An erasure order, which becomes a receipt once ``finished_at`` is set.

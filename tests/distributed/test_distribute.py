@@ -22,7 +22,7 @@ def distributed() -> set[bool]:
 
 
 @pytest.fixture
-def _distributed_again() -> Iterator[None]:
+def _distributed_again(transactional_db: None) -> Iterator[None]:
     yield
     call_command("distribute", shards=4, stdout=io.StringIO())
 
