@@ -25,11 +25,11 @@ class RouteNameFilter(logging.Filter):
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
-        # Imported late: access_log needs the settings, which import this module.
-        from operations.access_log import route_name
-
         path = getattr(getattr(record, "request", None), "path", None)
         if isinstance(path, str) and isinstance(record.args, tuple):
+            # Imported late: access_log needs the settings, which import this module.
+            from operations.access_log import route_name
+
             # Django escapes non-ASCII characters of the path.
             spellings = (path, path.encode("unicode_escape").decode("ascii"))
             record.args = tuple(
