@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from django.utils import timezone
 from typing_extensions import override
 
 from evidence.models.accounts import OWNER_ID
@@ -15,7 +16,6 @@ from evidence.models.notifications import Notification, NotificationChannel, Not
 from evidence.storing import notifications as store
 from importers.authoring.https_server import write_certificate
 from operations.notifications import delivery
-from tests.world import NOW
 
 PASSWORD = "p4ss of the mail account"
 
@@ -23,13 +23,13 @@ PASSWORD = "p4ss of the mail account"
 def add_channel(
     transport: str = "webhook", kinds: list[str] | None = None, **address: str
 ) -> NotificationChannel:
-    """A channel; without an address, one that the filter of addresses refuses."""
+    """A channel of today, to which no digest is due; without an address, one that is refused."""
     return store.create_channel(
         transport,
         address or {"url": "https://127.0.0.1:9/none"},
         kinds=NotificationKind.values if kinds is None else kinds,
         owner_id=OWNER_ID,
-        now=NOW,
+        now=timezone.now(),
     )
 
 

@@ -248,7 +248,7 @@ def test_single_records_can_only_become_fewer(world: World) -> None:
 
 
 def test_narrowed_grant_expires_no_later(world: World) -> None:
-    soon, late = (dt.datetime(year, 1, 1, tzinfo=dt.UTC) for year in (2027, 2030))
+    soon, late = (timezone.now() + dt.timedelta(days=days) for days in (30, 900))
     stream = StreamRequest(name="transactions")
     world.grant("erin", GrantRequest(connection_ids=[BANK], streams=[stream], expires_at=soon))
 
