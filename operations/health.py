@@ -1,11 +1,10 @@
-"""Readiness checks: database, migrations and background jobs."""
+"""Warnings about background jobs that wait or that no server runs."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.db import Error, connection
-from django.db.migrations.executor import MigrationExecutor
 
 from evidence import advisory_locks
 from evidence.events import event_scheduler
@@ -18,26 +17,6 @@ STALLED_AFTER = timedelta(hours=1)
 """Maximum age of a queued job before health reports a delay; only a very large job takes longer."""
 
 
-def not_ready_reason() -> str | None:
-    """Return why the server cannot serve requests, or None. Two queries; returns its connection.
-
-    The reason is public, so it names no host, user or table.
-    """
-    try:
-        pending = count_pending_migrations()
-    except Error:
-        return "The database does not respond."
-    finally:
-        connection.close()
-    return f"{pending} migrations are pending." if pending else None
-
-
-def count_pending_migrations() -> int:
-    """Return how many migrations of this version the database lacks. Raises ``Error``."""
-    executor = MigrationExecutor(connection)
-    return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
-
-
 def background_warning(now: datetime) -> str | None:
     """Return a public warning about background jobs, or None. At most three queries."""
     try:
@@ -46,7 +25,7 @@ def background_warning(now: datetime) -> str | None:
         )
         since = min(_waiting_since(), default=now)
     except (Error, OSError):
-        return None  # not_ready_reason reports a failing database
+        return None  # schema_version.not_ready_reason reports a failing database
     finally:
         connection.close()
     is_delayed = now - since > STALLED_AFTER

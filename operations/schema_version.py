@@ -4,12 +4,12 @@ import contextlib
 from collections.abc import Collection, Iterator
 
 from django.core.management import call_command
-from django.db import connection
+from django.db import Error, connection
+from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from evidence import advisory_locks
-from operations import health
 
 Migration = tuple[str, str]
 
@@ -21,6 +21,26 @@ def applied_migrations() -> frozenset[Migration]:
 
 def known_migrations() -> frozenset[Migration]:
     return frozenset(MigrationLoader(connection).disk_migrations)
+
+
+def not_ready_reason() -> str | None:
+    """Return why the server cannot serve requests, or None. Two queries; returns its connection.
+
+    The reason is public, so it names no host, user or table.
+    """
+    try:
+        pending = count_pending_migrations()
+    except Error:
+        return "The database does not respond."
+    finally:
+        connection.close()
+    return f"{pending} migrations are pending." if pending else None
+
+
+def count_pending_migrations() -> int:
+    """Return how many migrations of this version the database lacks. Raises ``Error``."""
+    executor = MigrationExecutor(connection)
+    return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
 def migrate_to(target: Collection[Migration]) -> None:
@@ -47,6 +67,6 @@ def _last_migrations(target: Collection[Migration]) -> Iterator[Migration]:
 def migrate_once() -> Iterator[None]:
     """Migrate if necessary, then run the block while no other process starts."""
     with advisory_locks.exclusive("starting"):
-        if health.not_ready_reason() is not None:
+        if not_ready_reason() is not None:
             migrate_to_latest()
         yield

@@ -22,7 +22,7 @@ from evidence.api import error_responses
 from evidence.api.authentication import METADATA_PATH, ON_ACCEPTED_KEY, public_url
 from evidence.errors import ApiException, Code, MisdirectedRequest
 from mcp_adapter.streamable_http import EVENT_PATHS, MCP_PATHS, McpEndpoint
-from operations import access_log, health, metrics, tracer
+from operations import access_log, health, metrics, schema_version, tracer
 from pdpp_site import security_headers
 from pdpp_site.callers import Callers
 from pdpp_site.connections import RunningRequests
@@ -186,7 +186,7 @@ class AsgiApp:
         loop = asyncio.get_running_loop()
         try:
             reason = await asyncio.wait_for(
-                loop.run_in_executor(self._probe, health.not_ready_reason), READY_SECONDS
+                loop.run_in_executor(self._probe, schema_version.not_ready_reason), READY_SECONDS
             )
         except TimeoutError:
             reason = f"The database did not answer within {READY_SECONDS} seconds."

@@ -28,7 +28,7 @@ def require_migrations(command: str) -> None:
     django.setup()
     if get_commands().get(command) not in OWN_APPS or command in WITHOUT_TABLES:
         return
-    from operations.health import count_pending_migrations
+    from operations.schema_version import count_pending_migrations
 
     if count := count_pending_migrations():
         raise PendingMigrationsError(PENDING.format(count=count))

@@ -4,6 +4,7 @@ Starts the embedded database for commands that need one.
 """
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -64,6 +65,7 @@ class ServerCommands(ManagementUtility):
     @override
     def fetch_command(self, subcommand: str) -> BaseCommand:
         command = super().fetch_command(subcommand.replace("-", "_"))
+        gc.enable()
         if any(subcommand.replace("_", "-") in names for names in GROUPS.values()):
             command.suppressed_base_arguments = DJANGO_OPTIONS
         return command
@@ -85,6 +87,7 @@ def main() -> None:
 
 
 def _run(argv: list[str]) -> None:
+    gc.disable()  # imports allocate much and leave no garbage
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pdpp_site.settings")
     signal.signal(signal.SIGTERM, _exit_on_signal)
     # Command modules have underscores; people type hyphens, and both are accepted.
