@@ -5,7 +5,7 @@ adapter uses it for what it renders itself. Pure functions; sizes are UTF-8 byte
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from evidence.json_text import clip, clip_bytes, dumps, grapheme_floor, json_size
@@ -23,6 +23,7 @@ MIN_EXCERPT_CHARS, MIN_TITLE_BYTES = 32, 60
 MAX_OMITTED_NAMES = 10
 SHRUNK_CHARS, MIN_SHRUNK_CHARS = 2_000, 60
 """Range of the length of each text of a search hit that exceeds the limits alone."""
+_LONG_TEXT_CHARS = 50_000
 _IDENTITY = frozenset({"stream", "record_key", "connection_id", "result_id", "field_path"})
 _SMALL_FIELD_BYTES, _SMALL_PREVIEW_CHARS = 320, 40
 
@@ -172,9 +173,20 @@ def describe(record: Json, name: str, value: Any, chars: int, describe_read: Des
         descriptor["preview"] = value[: grapheme_floor(value, chars)]
     return {
         **descriptor,
-        "total_bytes": json_size(value),
+        "total_bytes": _total_bytes(value),
         "read": describe_read(record, name),
     }
+
+
+def _total_bytes(value: Any) -> int:
+    is_long = isinstance(value, str) and len(value) > _LONG_TEXT_CHARS
+    return _long_text_bytes(value) if is_long else json_size(value)
+
+
+@lru_cache(maxsize=4)
+def _long_text_bytes(text: str) -> int:
+    """Return the size of a long text, which fitting a page asks for at each length that it tries."""
+    return json_size(text)
 
 
 def shrink_record(

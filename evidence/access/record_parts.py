@@ -42,8 +42,14 @@ class FieldSlice:
     authorship: Mapping[str, Any]
 
 
+# In a text of ASCII only, a code point is found at once instead of counted from the beginning.
+SLICE_TEXT = (
+    "CASE WHEN v.chars = octet_length(v.t)"
+    " THEN convert_from(substring(convert_to(v.t, 'UTF8') FROM %s FOR %s), 'UTF8')"
+    " ELSE substring(v.t FROM %s FOR %s) END"
+)
 SLICE_SIZES = SQL(
-    ", char_length(v.t), octet_length(v.t), v.a,"
+    ", v.chars, octet_length(v.t), v.a,"
     " CASE WHEN jsonb_typeof(v.j) = 'array' THEN jsonb_array_length(v.j) END FROM"
 )
 
@@ -65,14 +71,16 @@ def field_slices(
     name = visible.shown_field(field.name, param="field").name
     part = SQL("v.t")
     if length is not None:
-        part = SQL("substring(v.t from %s for %s)", (start + 1, length))
-    # OFFSET 0 prevents PostgreSQL from decompressing a large value once for each use.
-    columns = SQL("r.connection_id, r.data #> %s::text[] AS j, ", ([name, *below],))
-    value = visible.key_query(record_key, columns + _authorship(visible) + SQL(" AS a"))
+        part = SQL(SLICE_TEXT, (start + 1, length, start + 1, length))
+    # OFFSET 0 prevents PostgreSQL from computing a large value once for each use; `||` decompresses.
+    record = visible.key_query(record_key, SQL("r.connection_id, r.data || '{}'::jsonb AS data"))
+    value = SQL("SELECT r.connection_id, r.data #> %s::text[] AS j, ", ([name, *below],))
+    value += _authorship(visible) + SQL(" AS a FROM (SELECT r.* FROM (") + record
+    value += SQL(") r OFFSET 0) r OFFSET 0")
+    text = SQL("SELECT u.*, u.j #>> '{}' AS t FROM (") + value + SQL(") u OFFSET 0")
+    sizes = SQL("SELECT u.*, char_length(u.t) AS chars FROM (") + text + SQL(") u OFFSET 0")
     statement = SQL("SELECT v.connection_id, jsonb_typeof(v.j), ") + part + SLICE_SIZES
-    statement += SQL(" (SELECT u.connection_id, u.j, u.j #>> '{}' AS t, u.a FROM (") + value
-    statement += SQL(") u OFFSET 0) v")
-    rows = fetch_all_generic_plan(statement)
+    rows = fetch_all_generic_plan(statement + SQL(" (") + sizes + SQL(") v"))
     return [
         FieldSlice(
             connection_id=connection_id,

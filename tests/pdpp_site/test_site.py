@@ -138,7 +138,7 @@ def test_a_database_that_refuses_is_not_ready(monkeypatch: pytest.MonkeyPatch) -
     def refuse(connection: object) -> None:
         raise OperationalError("db.internal:5432: no pg_hba.conf entry for her")
 
-    monkeypatch.setattr(health, "MigrationExecutor", refuse)
+    monkeypatch.setattr(schema_version, "MigrationExecutor", refuse)
 
     assert schema_version.not_ready_reason() == "The database does not respond."
 
