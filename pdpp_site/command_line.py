@@ -26,7 +26,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Decide who reads them": ("grant", "owner-token", "ledger"),
     "Keep and erase": ("keep", "erase", "prune"),
     "Back up": ("backup", "drill", "restore", "keys"),
-    "Maintain": ("reindex", "embed", "upgrade-postgres", "trace"),
+    "Maintain": ("reindex", "embed", "upgrade-postgres", "distribute", "undistribute", "trace"),
 }
 """Every command of this server, as people type it."""
 DJANGO_OPTIONS = {
