@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from evidence import limits
 from importers.core.binary_formats import parse_pdf
 from importers.core.office_files import MEDIA_TYPES as OFFICE_TYPES
-from importers.core.office_files import extract_office_text
+from importers.core.office_files import extract_office_text, is_office
 from importers.core.results import Issue, ParsedFile, ParsedItem, ReceiptCode
 from importers.core.text import decode, html_to_text, text_prefix, truncate
 from importers.core.text_recognition import (
@@ -110,7 +110,7 @@ def _extract_text(
     pages = None
     if media_type == "application/pdf":
         text, pages = _pdf_text(content, item)
-    elif media_type in OFFICE_TYPES.values():
+    elif is_office(content, media_type):
         text, issue = extract_office_text(content)
         item.issues += [] if issue is None else [Issue(issue)]
     elif media_type in PICTURE_TYPES.values():

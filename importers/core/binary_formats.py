@@ -113,7 +113,7 @@ def _bodies(tnef: TNEF) -> Iterator[tuple[str, bytes]]:
     bodies = (
         ("plain", lambda: tnef.body),
         ("html", lambda: tnef.htmlbody),
-        ("plain", lambda: _rtf_text(tnef.rtfbody)),
+        ("plain", lambda: rtf_text(tnef.rtfbody)),
     )
     for body_type, read in bodies:
         if text := read():
@@ -127,11 +127,11 @@ def decompress_rtf(content: bytes) -> str:
         return ""
     try:
         with time_limit(TNEF_SECONDS):
-            return _rtf_text(compressed_rtf.decompress(content))
+            return rtf_text(compressed_rtf.decompress(content))
     except (Exception, TimeLimitExceeded):  # noqa: BLE001 - both libraries raise arbitrary errors
         return ""
 
 
-def _rtf_text(content: bytes | None) -> str:
+def rtf_text(content: bytes | None) -> str:
     text = (content or b"").decode("cp1252", "replace")
     return str(rtf_to_text(text, errors="replace")).strip()

@@ -200,6 +200,12 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "Save it without a password and import it again.",
         is_imported=True,
     ),
+    ReceiptCode.OLD_OFFICE: ReceiptText(
+        "The text of files of Office before 2007 (.doc, .xls, .ppt) is not read; search finds the file"
+        " by name only.",
+        "Save it as .docx, .xlsx or .pptx, and import it again.",
+        is_imported=True,
+    ),
     ReceiptCode.NEEDS_OFFICE: ReceiptText(
         "The text of Office files needs the extra office; search finds the file by name only.",
         "Install requirements-office.txt with pip, and import the export again.",

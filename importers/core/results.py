@@ -58,6 +58,7 @@ class ReceiptCode(StrEnum):
     TEXT_CUT = "text_cut"
     NO_TEXT = "no_text"
     LOCKED = "locked"
+    OLD_OFFICE = "old_office"
     NEEDS_OFFICE = "needs_office"
     NEEDS_OUTLOOK = "needs_outlook"
     NEEDS_OCR = "needs_ocr"
