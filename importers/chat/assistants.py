@@ -8,6 +8,7 @@ from importers.chat import records
 from importers.core.dates import unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.json_nodes import json_object
 from importers.core.moments import to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.streaming import iter_json_items
@@ -65,23 +66,23 @@ def _chatgpt_messages(node: Json) -> Iterator[tuple[Json, object]]:
     """Yield each message that a person saw, with the id of the message that it answers."""
     mapping = node.get("mapping")
     for entry in records.only_objects(list(mapping.values()) if isinstance(mapping, dict) else []):
-        message = _object(entry, "message")
-        is_hidden = _object(message, "metadata").get(_HIDDEN) is True
-        if message and not is_hidden and _object(message, "author").get("role") != "system":
+        message = json_object(entry, "message")
+        is_hidden = json_object(message, "metadata").get(_HIDDEN) is True
+        if message and not is_hidden and json_object(message, "author").get("role") != "system":
             yield message, entry.get("parent")
 
 
 def _add_chatgpt_message(
     item: ParsedItem, conversation: records.Conversation, message: Json, parent: object
 ) -> None:
-    role, content = str(_object(message, "author").get("role")), _object(message, "content")
+    role, content = str(json_object(message, "author").get("role")), json_object(message, "content")
     files = [
         records.MessageFile(
             name=str(file.get("name") or ""),
             media_type=_text(file, "mime_type"),
             size=_size(file, "size"),
         )
-        for file in records.only_objects(_object(message, "metadata").get("attachments"))
+        for file in records.only_objects(json_object(message, "metadata").get("attachments"))
     ]
     text = "\n".join(filter(None, _chatgpt_texts(content))).strip()
     if not text and not files:
@@ -169,12 +170,6 @@ def _size(file: Json, name: str) -> int | None:
 def _text(node: Json, name: str) -> str | None:
     value = node.get(name)
     return one_line(replace_unstorable(value), max_chars=200) if isinstance(value, str) else None
-
-
-def _object(node: Json, name: str) -> Json:
-    """Return a member that is an object, and an empty object for any other value."""
-    member = node.get(name)
-    return member if isinstance(member, dict) else {}
 
 
 def _read(files: ExportFiles, options: Options, *, service: str) -> ExportItems:

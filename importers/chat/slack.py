@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from importers.chat import records
-from importers.chat.slack_blocks import block_text
 from importers.core.dates import unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.json_nodes import json_object
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.streaming import iter_json_items
 from importers.core.text import one_line
@@ -27,6 +27,18 @@ _CONVERSATION_LISTS = {
 }
 _OTHER_FILES = ("users.json", "integration_logs.json", "canvases.json", "huddle_transcripts.json",
                 "org_users.json", "lists.json", "file_conversations.json")  # fmt: skip
+_LINE_TYPES = ("section", "header", "context", "rich_text", "rich_text_section", "rich_text_list",
+               "rich_text_quote", "rich_text_preformatted", "markdown")  # fmt: skip
+_MEMBERS = (
+    "title",
+    "text",
+    "fields",
+    "elements",
+    "message",
+    "message_blocks",
+    "blocks",
+    "alt_text",
+)
 _REFERENCE = re.compile(r"<([@#!]?)([^<>|]+)(?:\|([^<>]*))?>")
 
 Json = Mapping[str, Any]
@@ -66,21 +78,15 @@ def _conversation(
 ) -> ParsedItem:
     listed = node.get("members")
     member_ids = [str(member) for member in listed] if isinstance(listed, list) else []
-    topic = _object(node, "topic").get("value") or _object(node, "purpose").get("value")
+    topic = json_object(node, "topic").get("value") or json_object(node, "purpose").get("value")
     members = [workspace.users.get(member_id, member_id) for member_id in member_ids]
     return ParsedItem([conversation.record(topic=topic, members=members)])
-
-
-def _object(node: Json, name: str) -> Json:
-    """Return a member that is an object, and an empty object for any other value."""
-    member = node.get(name)
-    return member if isinstance(member, dict) else {}
 
 
 def _users(files: ExportFiles) -> dict[str, str]:
     names = {}
     for user in _list(files, "users.json"):
-        profile = _object(user, "profile")
+        profile = json_object(user, "profile")
         names[user["id"]] = str(
             profile.get("display_name")
             or profile.get("real_name")
@@ -159,7 +165,7 @@ def _message(message: Any, conversation: records.Conversation, workspace: Worksp
         sent_at=sent_at,
         author=_author(message, workspace),
         author_id=message.get("user") or message.get("bot_id"),
-        edited_at=unix_to_iso(_object(message, "edited").get("ts")),
+        edited_at=unix_to_iso(json_object(message, "edited").get("ts")),
         kind=message.get("subtype") or "message",
         thread_id=thread_id,
         reply_to=thread_id if thread != timestamp else None,
@@ -180,14 +186,14 @@ def _message(message: Any, conversation: records.Conversation, workspace: Worksp
 
 def _author(message: Json, workspace: Workspace) -> str | None:
     user = message.get("user")
-    name = _object(message, "user_profile").get("real_name") or message.get("username")
+    name = json_object(message, "user_profile").get("real_name") or message.get("username")
     return workspace.users.get(str(user)) or name or user
 
 
 def _text(message: Json, workspace: Workspace) -> str:
-    texts = [message.get("text") or block_text(message.get("blocks"), workspace.users)]
+    texts = [message.get("text") or _block_text(message.get("blocks"), workspace.users)]
     for attachment in records.only_objects(message.get("attachments")):
-        text = attachment.get("text") or block_text(
+        text = attachment.get("text") or _block_text(
             attachment.get("blocks") or attachment.get("message_blocks"), workspace.users
         )
         texts += [attachment.get("title"), text or attachment.get("fallback")]
@@ -204,6 +210,42 @@ def _expand_reference(workspace: Workspace, match: re.Match[str]) -> str:
         is_named = target.startswith("date^") or (label or "").startswith("@")
         return ("" if is_named else sign.replace("!", "@")) + (label or target)
     return f"{label} ({target})" if label and label != target else target
+
+
+def _block_text(node: Any, users: Mapping[str, str]) -> str:
+    """Return the text of a block, element or list of these, with a line for each block."""
+    if isinstance(node, str):
+        return node
+    if isinstance(node, list):
+        return "".join(_block_text(child, users) for child in node).strip("\n")
+    if not isinstance(node, dict):
+        return ""
+    kind = str(node.get("type") or "")
+    inline = _inline_text(kind, node, users)
+    if inline is not None:
+        return inline
+    texts = (_block_text(node.get(name), users) for name in _MEMBERS)
+    text = "\n".join(filter(None, texts))
+    return f"{text}\n" if text and (kind in _LINE_TYPES or kind == "image") else text
+
+
+def _inline_text(kind: str, node: Mapping[str, Any], users: Mapping[str, str]) -> str | None:
+    """Return the text of an element within a line, or None for any other node."""
+    if kind == "text":
+        return html.escape(str(node.get("text") or ""), quote=False)  # all text is unescaped later
+    if kind in ("mrkdwn", "plain_text"):
+        return f"{node.get('text') or ''}\n"
+    if kind == "link":
+        label, url = node.get("text"), str(node.get("url") or "")
+        return f"{label} ({url})" if label and label != url else url
+    if kind == "user":
+        user = str(node.get("user_id"))
+        return f"@{users.get(user, user)}"
+    if kind == "emoji":
+        return f":{node.get('name')}:"
+    named = {"channel": ("#", "channel_id"), "broadcast": ("@", "range"),
+             "usergroup": ("@", "usergroup_id"), "date": ("", "fallback")}.get(kind)  # fmt: skip
+    return None if named is None else f"{named[0]}{node.get(named[1]) or ''}"
 
 
 SLACK = Importer(

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import IO, Any, cast
 
 from importers.core.export_files import HEAD_BYTES, ExportFile
-from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
+from importers.core.results import ParsedItem, ReceiptCode, UnreadableError
 from importers.core.streaming import ITEM, iter_json_events
 from importers.core.text import one_line, replace_unstorable
 
@@ -97,14 +96,6 @@ def iter_nodes(file: ExportFile, prefixes: tuple[str, ...]) -> Iterator[tuple[An
             is_known = is_known or event == ITEM or (event == "start_array" and prefix in parents)
     if not is_known:
         raise UnreadableError(ReceiptCode.MALFORMED)
-
-
-def read_nodes(
-    file: ExportFile, prefixes: tuple[str, ...], parse: ParseNode, *, noun: str = "item"
-) -> ExportItems:
-    """Yield an item for each value at one of these prefixes. Raises as ``iter_nodes``."""
-    for number, (node, size, _) in enumerate(iter_nodes(file, prefixes), 1):
-        yield ExportItem(file.name, f"{noun} {number:,}", size, partial(parse_node, node, parse))
 
 
 def parse_node(node: Any, parse: ParseNode) -> ParsedItem:

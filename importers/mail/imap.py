@@ -34,9 +34,6 @@ FETCH_MESSAGES = 100
 LOOK_AHEAD = 1_000
 """Messages whose sizes are asked for at once."""
 
-FLAGS_HOURS = 1
-"""Without CONDSTORE, flags of all messages are compared once in this time."""
-
 IDLE_SECONDS = 200.0
 """Less than the interval of runs: an account without changes is then not read."""
 

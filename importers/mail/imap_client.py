@@ -15,7 +15,6 @@ from typing_extensions import override
 
 from importers.core.source import Network, ProblemCode, SourceError
 
-IMAPS_PORT = 993
 SEARCH_UIDS = 50_000
 """UIDs in one search: the response is one line."""
 

@@ -10,7 +10,7 @@ LOOKUP_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A provider's servers, and where its app passwords are made.
+    """A provider's servers.
 
     ``refusal`` and ``dav_refusal``: why mail, or calendars and contacts, cannot work.
     ``daily_megabytes``: below what the provider lets an account download on a day, if it says.
@@ -18,7 +18,6 @@ class Provider:
 
     name: str
     host: str
-    app_passwords: str = ""
     refusal: str = ""
     daily_megabytes: int | None = None
     caldav: str = ""
@@ -29,7 +28,6 @@ class Provider:
 _GMAIL = Provider(
     "Gmail",
     "imap.gmail.com",
-    "Google Account, Security, App passwords",
     daily_megabytes=2_000,
     dav_refusal="Google takes no app passwords for calendars and contacts."
     " Connect the secret address of the calendar as a calendar feed.",
@@ -37,34 +35,28 @@ _GMAIL = Provider(
 _ICLOUD = Provider(
     "iCloud",
     "imap.mail.me.com",
-    "account.apple.com, App-Specific Passwords",
     caldav="caldav.icloud.com",
     carddav="contacts.icloud.com",
 )
 _FASTMAIL = Provider(
     "Fastmail",
     "imap.fastmail.com",
-    "Settings, Privacy & Security, App passwords",
     caldav="caldav.fastmail.com",
     carddav="carddav.fastmail.com",
 )
 _GMX = Provider(
     "GMX",
     "imap.gmx.net",
-    "Settings, POP3/IMAP; with two factors, app passwords",
     caldav="caldav.gmx.net",
     carddav="carddav.gmx.net",
 )
 _YAHOO = Provider(
     "Yahoo",
     "imap.mail.yahoo.com",
-    "Account security, App passwords",
     caldav="caldav.calendar.yahoo.com",
     carddav="carddav.address.yahoo.com",
 )
-_POSTEO = Provider(
-    "Posteo", "posteo.de", "Your usual password", caldav="posteo.de:8443", carddav="posteo.de:8443"
-)
+_POSTEO = Provider("Posteo", "posteo.de", caldav="posteo.de:8443", carddav="posteo.de:8443")
 _MICROSOFT = Provider(
     "Microsoft",
     "outlook.office365.com",
@@ -87,26 +79,22 @@ PROVIDERS: dict[str, Provider] = {
     "yahoo.com": _YAHOO,
     "yahoo.de": _YAHOO,
     "yahoo.co.uk": _YAHOO,
-    "aol.com": Provider("AOL", "imap.aol.com", "Account security, App passwords"),
+    "aol.com": Provider("AOL", "imap.aol.com"),
     "web.de": Provider(
         "WEB.DE",
         "imap.web.de",
-        "Settings, POP3/IMAP",
         caldav="caldav.web.de",
         carddav="carddav.web.de",
     ),
     "mailbox.org": Provider(
         "mailbox.org",
         "imap.mailbox.org",
-        "Settings, Security",
         caldav="dav.mailbox.org",
         carddav="dav.mailbox.org",
     ),
     "posteo.de": _POSTEO,
     "posteo.net": _POSTEO,
-    "t-online.de": Provider(
-        "Telekom", "secureimap.t-online.de", "Customer center, E-mail password"
-    ),
+    "t-online.de": Provider("Telekom", "secureimap.t-online.de"),
     "outlook.com": _MICROSOFT,
     "hotmail.com": _MICROSOFT,
     "live.com": _MICROSOFT,

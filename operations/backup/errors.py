@@ -50,12 +50,6 @@ class OtherRecoveryKeyError(BackupError):
     next_step = "Use the words of that key, or a backup that was made with this one."
 
 
-class NoRecoveryKeyError(BackupError):
-    """There is no recovery key."""
-
-    next_step = "Create one on the page Backups."
-
-
 class DamagedError(BackupError):
     """The backup was changed, damaged or cut short after it was made."""
 

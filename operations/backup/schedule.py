@@ -6,7 +6,7 @@ import logging
 import re
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -33,7 +33,6 @@ from operations.backup.errors import (
 )
 from operations.backup.file_key import RECOVERY, Recipient, Secret
 from operations.backup.restore import describe_database_error
-from operations.backup.rotation import expired
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +57,12 @@ DIFFERS = (
     "Its answers or its ledger differ from those at backup time. Make a new backup, and run a drill"
     " of it."
 )
+
+PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
+    "daily": lambda at: (at.year, at.month, at.day),
+    "weekly": lambda at: at.isocalendar()[:2],
+    "monthly": lambda at: (at.year, at.month),
+}
 
 Steps = Generator[object, None, None]
 
@@ -227,3 +232,17 @@ def _unexpected(error: Exception) -> BackupError:
 def is_folder(copy: BackupCopy) -> bool:
     """Return whether a copy is in a folder of this machine."""
     return copy.place.startswith("/")
+
+
+def expired(copies: Sequence[BackupCopy], plan: BackupPlan) -> list[BackupCopy]:
+    """Return the copies that are the newest of none of the last days, weeks and months of the plan.
+
+    Days, weeks and months without a backup do not count. `copies` has the latest first.
+    """
+    kept: set[int] = set()
+    for name, period in PERIODS.items():
+        newest: dict[tuple[int, ...], int] = {}
+        for copy in copies:
+            newest.setdefault(period(copy.made_at), copy.pk)
+        kept.update(list(newest.values())[: getattr(plan, name)])
+    return [copy for copy in copies if copy.pk not in kept]

@@ -31,7 +31,6 @@ from operations.backup.errors import (
 )
 from operations.backup.file_key import read_header
 from operations.backup.recovery_key import RecoveryKey, fingerprint
-from operations.backup.rotation import expired
 from operations.notifications.notices import current_notices
 from tests.world import World
 
@@ -164,7 +163,7 @@ def test_days_weeks_and_months_keep_their_newest() -> None:
         BackupCopy(pk=number, made_at=first + timedelta(days=number)) for number in range(100)
     ][::-1]
 
-    gone = {copy.pk for copy in expired(copies, plan)}
+    gone = {copy.pk for copy in schedule.expired(copies, plan)}
 
     kept = [f"{copy.made_at:%m-%d}" for copy in copies if copy.pk not in gone]
     assert kept == ["11-08", "11-07", "11-06", "11-01", "10-31", "10-25", "09-30"]
