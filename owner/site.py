@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 from django.contrib.admin import AdminSite, ModelAdmin, ShowFacets
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
-from django.contrib.admin.utils import unquote
+from django.contrib.admin.utils import quote, unquote
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.views import redirect_to_login
 from django.db.models import Model, QuerySet
@@ -187,3 +187,7 @@ def confirmation(
         repeated = [("action", action), *selected]
     context = {"question": question, "repeated": repeated, "confirmed": CONFIRMED}
     return page(request, "expert/confirm", title=question.title, context=context)
+
+
+def grant_url(view: str, grant_id: str) -> str:
+    return reverse(f"admin:evidence_grant_{view}", args=[quote(grant_id)])

@@ -16,8 +16,8 @@ from evidence.models.accounts import OWNER_ID
 from evidence.models.grants import Grant
 from owner.activity.reading_text import activity_url
 from owner.charts import HEIGHT, Bar
-from owner.grants.grant_pages import grant_url
 from owner.grants.term_forms import UNITS, describe_amount, format_amount
+from owner.site import grant_url
 
 DAYS = 28
 SLOT = 10

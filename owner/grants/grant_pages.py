@@ -32,7 +32,7 @@ from evidence.models.grants import AccessToken, Grant, Package
 from owner.form_fields import new_approval, read_approval
 from owner.grants.term_forms import GrantLimitsForm, TokensForm, current_limits, usage_texts
 from owner.setup_snippets import RESOURCE_USES, token_snippets
-from owner.site import Question, confirmation, is_confirmed, owner, page
+from owner.site import Question, confirmation, grant_url, is_confirmed, owner, page
 from owner.text import describe_terms, format_time, pluralize, state_badge
 
 
@@ -64,10 +64,6 @@ def grant_rows(grants: Iterable[Grant]) -> list[GrantRow]:
         )
         for grant in grants
     ]
-
-
-def grant_url(view: str, grant_id: str) -> str:
-    return reverse(f"admin:evidence_grant_{view}", args=[quote(grant_id)])
 
 
 ALREADY_CREATED = (

@@ -25,9 +25,8 @@ from evidence.access.records import VisibleRecord
 from evidence.access.scope import Only, StreamTerms
 from evidence.errors import ApiException
 from evidence.models.grants import Grant
-from owner.grants.grant_pages import grant_url
 from owner.records.record_summaries import record_url
-from owner.site import owner, page
+from owner.site import grant_url, owner, page
 from owner.text import describe_terms, escape_invisible, state_badge
 
 
