@@ -42,7 +42,7 @@ class Sample:
     @property
     def first(self) -> list[FieldValue]:
         """The values that describe the record; without declared roles, the first ones."""
-        by_name = {value.name: value for value in self.values if value.text}
+        by_name = {value.name: value for value in self.values if value.text not in ("", "null")}
         found = [by_name[name] for name in self.roles if name in by_name]
         return (found or self.values)[:MAX_FIRST_VALUES]
 

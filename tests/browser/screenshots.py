@@ -89,13 +89,18 @@ PAGES = {
 }
 ON_A_PHONE = {*PAGES, "consent-counted", "connected", "mail", "day"}
 """The ten main pages."""
+IN_THE_DARK = {"home", "consent-counted"}
 
 
 def _both(browser: Chrome, folder: Path, name: str) -> None:
     on_a_phone = [("-phone", PHONE)] if name in ON_A_PHONE else []
-    for ending, size in (("", DESKTOP), *on_a_phone):
-        resize(browser, size)
-        browser.save_screenshot(str(folder / f"{name}{ending}.png"))
+    for scheme, mark in (("light", ""), ("dark", "-dark")) if name in IN_THE_DARK else (("", ""),):
+        features = [{"name": "prefers-color-scheme", "value": scheme}] if scheme else []
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        for ending, size in (("", DESKTOP), *on_a_phone):
+            resize(browser, size)
+            browser.save_screenshot(str(folder / f"{name}{ending}{mark}.png"))
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     resize(browser, DESKTOP)
 
 
