@@ -31,6 +31,7 @@ def find_faults(browser: Chrome) -> list[str]:
     found = []
     for width, scheme in LOOKS:
         # As high as the page, so that no bar at the bottom of the window covers anything.
+        resize(browser, (width, DESKTOP[1]))
         height = browser.execute_script("return document.documentElement.scrollHeight")
         resize(browser, (width, height))
         feature = {"name": "prefers-color-scheme", "value": scheme}
