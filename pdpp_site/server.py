@@ -31,7 +31,7 @@ TICK_SECONDS = 1.0
 MALLOC_OPTIONS = {-1: 1_048_576, -3: 2_097_152, -8: 2}
 """M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX of glibc's malloc.h.
 
-Lower thresholds save 2 MB more, and double the CPU time of a record of 1 MB by page faults.
+Lower thresholds save 2 MB more, and page faults then slow down what reads a text of 1 MB.
 """
 
 
