@@ -81,6 +81,8 @@ def _visit(row: sqlite3.Row, browser: Browser) -> ParsedItem:
     at = unix_to_iso(browser.to_unix(time)) if isinstance(time, int | float) and time else None
     if at is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=str(time)[:40])
+    if len(url) > URL_MAX_CHARS:
+        item.add_issue(ReceiptCode.TEXT_CUT, detail=url[:80])
     records.add_activity(
         item,
         key=records.key(browser.service, url, time),

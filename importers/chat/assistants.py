@@ -1,5 +1,7 @@
 """Import the conversation exports of ChatGPT and Claude (conversations.json)."""
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -16,6 +18,8 @@ from importers.core.text import one_line, replace_unstorable
 
 Json = Mapping[str, Any]
 _AUTHORS = {"user": "User", "human": "User"}
+_CITATION_START = "\ue200"
+_CITATION = re.compile("\ue200[^\ue201]*\ue201")
 _HIDDEN = "is_visually_hidden_from_conversation"
 
 
@@ -84,7 +88,9 @@ def _add_chatgpt_message(
         )
         for file in records.only_objects(json_object(message, "metadata").get("attachments"))
     ]
+    files += _pictures(message, content)
     text = "\n".join(filter(None, _chatgpt_texts(content))).strip()
+    text = _with_sources(text, message)
     if not text and not files:
         return
     message_id = _text(message, "id")
@@ -115,23 +121,51 @@ def _chatgpt_texts(content: Json) -> Iterator[str]:
         if isinstance(part, str):
             yield part
         elif isinstance(part, dict):
-            members = ("title", "text", "content", "result", "url")
+            members = (
+                "title",
+                "text",
+                "content",
+                "result",
+                "url",
+                "user_profile",
+                "user_instructions",
+            )
             yield from (str(part[name]) for name in members if isinstance(part.get(name), str))
+            yield str(_object(_object(part, "metadata"), "dalle").get("prompt") or "")
     for thought in records.only_objects(content.get("thoughts")):
         yield str(thought.get("content") or thought.get("summary") or "")
+
+
+def _pictures(message: Json, content: Json) -> list[records.MessageFile]:
+    """Return pictures and recordings by their ids, but those that are attachments with a name."""
+    listed = records.only_objects(_object(message, "metadata").get("attachments"))
+    named = {str(file.get("id")) for file in listed}
+    found = []
+    for part in records.only_objects(content.get("parts")):
+        pointer = part.get("asset_pointer") or part.get("audio_asset_pointer") or part
+        pointer = pointer.get("asset_pointer") if isinstance(pointer, dict) else pointer
+        if isinstance(pointer, str) and (name := pointer.rpartition("/")[2]) not in named:
+            found.append(records.MessageFile(name=name, size=_size(part, "size_bytes")))
+    return found
+
+
+def _with_sources(text: str, message: Json) -> str:
+    """Return the text with links where it has marks for the pages that it cites."""
+    for source in records.only_objects(_object(message, "metadata").get("content_references")):
+        mark, shown = source.get("matched_text"), source.get("alt")
+        if isinstance(mark, str) and mark.startswith(_CITATION_START):
+            text = text.replace(mark, shown if isinstance(shown, str) else "")
+    return _CITATION.sub("", text)
 
 
 def _add_claude_message(
     item: ParsedItem, conversation: records.Conversation, message: Json
 ) -> None:
     role = str(message.get("sender"))
-    blocks = [
-        str(block["text"])
-        for block in records.only_objects(message.get("content"))
-        if block.get("type") == "text" and block.get("text")
-    ]
+    listed_blocks = records.only_objects(message.get("content"))
+    blocks = [_cited(block) for block in listed_blocks if _is_said(block) and block.get("text")]
     extracted = [
-        f"{file.get('file_name')}:\n{file['extracted_content']}"
+        f"{file.get('file_name') or 'Pasted text'}:\n{file['extracted_content']}"
         for file in records.only_objects(message.get("attachments"))
         if file.get("extracted_content")
     ]
@@ -160,6 +194,54 @@ def _add_claude_message(
         reply_to=f"{conversation.id}.{parent}" if parent else None,
         files=files,
     )
+    _add_work(item, conversation, message, parent=f"{conversation.id}.{message_id}")
+
+
+def _add_work(
+    item: ParsedItem, conversation: records.Conversation, message: Json, *, parent: str
+) -> None:
+    """Add a message for each thought of Claude, and for what a tool was given and gave."""
+    role = str(message.get("sender"))
+    for number, block in enumerate(records.only_objects(message.get("content")), 1):
+        if not _is_said(block) and (text := _work_text(block)):
+            records.add_message(
+                item,
+                conversation,
+                key=f"{parent}-{number}",
+                text=text,
+                sent_at=to_utc(block.get("start_timestamp")) or to_utc(message.get("created_at")),
+                author=_AUTHORS.get(role, "Claude"),
+                author_id=role,
+                kind="thinking" if block.get("type") == "thinking" else "tool",
+                reply_to=parent,
+            )
+
+
+def _is_said(block: Json) -> bool:
+    return block.get("type") in ("text", "voice_note")
+
+
+def _cited(block: Json) -> str:
+    """Return a text with the addresses of the pages that it cites."""
+    text = str(block["text"])
+    urls = (
+        str(each["url"]) for each in records.only_objects(block.get("citations")) if each.get("url")
+    )
+    links = [f"({url})" for url in dict.fromkeys(urls) if url not in text]
+    return " ".join((text, *links))
+
+
+def _work_text(block: Json) -> str:
+    """Return what Claude thought, gave to a tool, such as a document, or was given by one."""
+    given = block.get("input") if isinstance(block.get("input"), dict) else {}
+    shown = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+             for value in (given or {}).values())  # fmt: skip
+    results = [str(each.get("text") or each.get("title") or "")
+               for each in records.only_objects(block.get("content"))]  # fmt: skip
+    texts = [*shown, str(block.get("thinking") or ""), *results]
+    text = "\n".join(filter(None, texts)).strip()
+    name = block.get("name")
+    return f"{name}:\n{text}" if text and isinstance(name, str) else text
 
 
 def _size(file: Json, name: str) -> int | None:

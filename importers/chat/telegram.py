@@ -30,6 +30,11 @@ SERVICE = "telegram"
 _MEDIA_FOLDERS = ("photos", "files", "video_files", "voice_messages", "round_video_messages",
                   "stickers", "video_messages")  # fmt: skip
 _CHAT_FIELDS = ("name", "type", "id")
+_SERVICE_MEMBERS = re.compile(
+    r"(?:id|type|action|text|text_entities|photo|file|thumbnail|width|height|reactions|.*_id|date.*|edited.*"
+    r"|from.*|actor.*|reply_to.*|photo_.*|file_.*)\Z"
+)
+"""Members of a message that its fields have."""
 _TELEGRAM_MEMBER = re.compile(rb'"(?:messages|chats|about)"\s*:')
 
 
@@ -142,31 +147,58 @@ def _message(
     if sent_at is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=str(message.get("date"))[:40])
     is_service = message.get("type") == "service"
-    reply_id = message.get("reply_to_message_id")
-    action = str(message.get("action") or "") if is_service else ""
+    action = _action(message) if is_service else ""
+    files = list(_message_files(message, result, media, item))
+    texts = (*_origin(message), _said(message), *_shared_texts(message), action)
+    text = "\n".join(filter(None, texts))
+    if not text and not files:
+        item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=_unread(message))
     records.add_message(
         item,
         conversation,
         key=f"{conversation.id}.{message['id']}",
-        text="\n".join(
-            filter(
-                None,
-                (*_origin(message), _text(message.get("text")), *_shared_texts(message), action),
-            )
-        ),
+        text=text,
         sent_at=sent_at,
         author=message.get("from") or message.get("actor"),
         author_id=message.get("from_id") or message.get("actor_id"),
         edited_at=_time(message, "edited", zone),
         kind="system" if is_service else _kind(message),
-        reply_to=f"{conversation.id}.{reply_id}" if reply_id else None,
+        reply_to=_reply_to(message, conversation),
         reactions=[
             f"{reaction.get('emoji') or reaction.get('type')} {reaction.get('count', 1)}"
             for reaction in records.only_objects(message.get("reactions"))
         ],
-        files=list(_message_files(message, result, media, item)),
+        files=files,
     )
     return item
+
+
+def _said(message: dict[str, Any]) -> str:
+    return _text(message.get("text")) or _text(message.get("text_entities"))
+
+
+def _reply_to(message: dict[str, Any], conversation: records.Conversation) -> str | None:
+    """Return the key of the message that this one answers, which may be in another chat."""
+    number, chat = message.get("reply_to_message_id"), message.get("reply_to_peer_id")
+    digits = re.sub(r"\D+", "", str(chat or ""))
+    return f"{f't_{digits}' if digits else conversation.id}.{number}" if number else None
+
+
+def _action(message: dict[str, Any]) -> str:
+    """Return what a service message tells, with details such as the new title of a group."""
+    values = (value for name, value in message.items() if not _SERVICE_MEMBERS.match(name))
+    lists = (value if isinstance(value, list) else [value] for value in values)
+    details = [
+        str(each) for value in lists for each in value if isinstance(each, str | int | Decimal)
+    ]
+    return ": ".join(filter(None, (str(message.get("action") or ""), ", ".join(details))))
+
+
+def _unread(message: dict[str, Any]) -> str:
+    """Return the names of members that nothing is read of, such as a give-away."""
+    names = (name for name in message if not _SERVICE_MEMBERS.match(name))
+    kind = message.get("type")
+    return ", ".join(filter(None, (None if kind == "message" else str(kind), *names)))[:80]
 
 
 def _time(message: dict[str, Any], name: str, zone: tzinfo) -> str | None:

@@ -116,7 +116,8 @@ def test_conversations_with_chatgpt_are_imported(tmp_path: Path) -> None:
 def test_conversations_with_claude_are_imported(tmp_path: Path) -> None:
     run(export(tmp_path / "claude", CLAUDE))
 
-    first, second = records("messages")
+    first, second, thought = records("messages")
+    assert (thought["text"], thought["kind"]) == ("hm", "thinking")
     assert (first["author"], first["text"]) == ("User", "Plan it\n\na.txt:\nRome")
     assert (second["author"], second["text"]) == ("Claude", "Day one\n\nDay two")
     assert second["sent_at"] == "2026-01-05T08:31:00Z"
@@ -134,3 +135,75 @@ def test_messages_without_id_or_time_have_receipts(service: str) -> None:
     assert {times[text] for text in times.keys() & {"Bad time", "Bad time.", "Far away."}} == {None}
     run(TORTURE / service)
     assert (latest().created, latest().updated) == (0, 0)
+
+
+MARK = "\ue200cite\ue202turn0search0\ue201"
+SITE = {"matched_text": MARK, "alt": "([Site](https://s.org))"}
+POINTER = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-X"}
+SPOKEN = {"audio_asset_pointer": {"asset_pointer": "sediment://file_1"}}
+
+
+@pytest.mark.parametrize(
+    ("content", "metadata", "message", "files"),
+    [
+        (text(POINTER), {}, None, ["file-X"]),
+        (text(POINTER | {"metadata": {"dalle": {"prompt": "a cat"}}}), {}, "a cat", ["file-X"]),
+        (text(POINTER, "see"), {"attachments": [{"id": "file-X", "name": "a.png"}]}, "see", ["a.png"]),
+        (text(SPOKEN), {}, None, ["file_1"]),
+        (text(f"x {MARK}"), {"content_references": [SITE]}, "x ([Site](https://s.org))", []),
+        (text(f"x{MARK} y"), {}, "x y", []),
+        ({"content_type": "user_editable_context", "user_profile": "P", "user_instructions": "I"}, {}, "P\nI", []),
+    ],
+)  # fmt: skip
+def test_chatgpt_pictures_recordings_and_sources(
+    tmp_path: Path,
+    content: dict[str, Any],
+    metadata: dict[str, Any],
+    message: str | None,
+    files: list[str],
+) -> None:
+    mapping = {"m": chatgpt_message("m", None, "user", content, **metadata)}
+    export = [{"title": "T", "mapping": mapping, "conversation_id": "c"}]
+    (tmp_path / "conversations.json").write_text(json.dumps(export))
+
+    run(tmp_path / "conversations.json")
+
+    assert [each["text"] for each in records("messages")] == [message]
+    assert [each["filename"] for each in records("attachments")] == files
+    assert receipts() == set()
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        (
+            [{"type": "tool_use", "name": "artifacts", "input": {"title": "Doc", "content": "BODY"}}],
+            [("artifacts:\nDoc\nBODY", "tool"), (None, "message")],
+        ),
+        (
+            [{"type": "text", "text": "A"},
+             {"type": "tool_result", "name": "web_search", "content": [{"type": "text", "text": "R"}]},
+             {"type": "text", "text": "B"}],
+            [("A\n\nB", "message"), ("web_search:\nR", "tool")],
+        ),
+        ([{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "A"}],
+         [("A", "message"), ("Hm", "thinking")]),
+        ([{"type": "voice_note", "text": "spoken"}], [("spoken", "message")]),
+        ([{"type": "text", "text": "A", "citations": [{"url": "https://s.org"}]}],
+         [("A (https://s.org)", "message")]),
+    ],
+)  # fmt: skip
+def test_claude_documents_tools_and_sources(
+    tmp_path: Path, blocks: list[dict[str, Any]], expected: list[tuple[str | None, str]]
+) -> None:
+    message = {"uuid": "m", "sender": "assistant", "text": "", "content": blocks,
+               "created_at": "2026-01-05T08:00:00Z"}  # fmt: skip
+    export = [{"uuid": "c", "name": "T", "chat_messages": [message]}]
+    (tmp_path / "conversations.json").write_text(json.dumps(export))
+
+    run(tmp_path / "conversations.json")
+    run(tmp_path / "conversations.json")
+
+    found = [(each["text"], each["kind"]) for each in records("messages")]
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    assert (latest().created, receipts()) == (0, set())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from evidence.models.imports import ImportReceipt
 from evidence.storing.record_erasure import delete_record
 from tests.importers.imports import (
     connection,
@@ -386,3 +387,51 @@ def test_times_of_older_telegram_exports_are_local(
     (record,) = records("messages")
     assert (record["sent_at"], record["edited_at"]) == (sent_at, edited_at)
     assert receipts() == set()
+
+
+@pytest.mark.parametrize(
+    ("members", "text"),
+    [
+        ({"action": "edit_group_title", "actor": "Ida", "title": "New"}, "edit_group_title: New"),
+        ({"action": "invite_members", "members": ["A", "B"]}, "invite_members: A, B"),
+        (
+            {"action": "phone_call", "duration_seconds": 65, "discard_reason": "hangup"},
+            "phone_call: 65, hangup",
+        ),
+        ({"action": "pin_message", "message_id": 4}, "pin_message"),
+    ],
+)
+def test_telegram_notices_have_their_details(
+    tmp_path: Path, members: dict[str, Any], text: str
+) -> None:
+    run(telegram(tmp_path, {"id": 1, "type": "service", "text": "", **members}))
+
+    (record,) = records("messages")
+    assert (record["text"], record["kind"]) == (text, "system")
+
+
+@pytest.mark.parametrize(
+    ("members", "detail"),
+    [
+        ({"giveaway_information": {"quantity": 5}}, "giveaway_information"),
+        ({"self_destruct_period_seconds": 5}, "self_destruct_period_seconds"),
+        ({"type": "unsupported"}, "unsupported"),
+    ],
+)
+def test_telegram_message_of_which_nothing_is_read_has_a_receipt(
+    tmp_path: Path, members: dict[str, Any], detail: str
+) -> None:
+    run(telegram(tmp_path, {"id": 1, "text": "", **members}))
+
+    assert receipts() == {("partly_imported", "Jonas")}
+    assert ImportReceipt.unscoped.get().detail == detail
+
+
+def test_telegram_texts_and_answers_to_other_chats(tmp_path: Path) -> None:
+    parts = [{"type": "plain", "text": "hi"}]
+    answer = {"id": 1, "text": "", "text_entities": parts, "reply_to_message_id": 5}
+
+    run(telegram(tmp_path, answer | {"reply_to_peer_id": "channel99"}))
+
+    (record,) = records("messages")
+    assert (record["text"], record["reply_to"]) == ("hi", "t_99.5")
