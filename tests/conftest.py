@@ -36,7 +36,7 @@ hypothesis_settings.load_profile("pdpp")
 ASKING = {"db", "transactional_db", "live_server"}
 TESTS = Path(__file__).parent
 STARTERS = {
-    "": ["bench", "browser", "deploy", "events", "faults"],
+    "": ["bench", "browser", "deploy", "events", "faults", "distributed"],
     "cli": ["test_remote_mcp.py", "test_search.py"],
     "demo": ["test_records.py"],
     "importers": [

@@ -142,7 +142,7 @@ def non_empty_tables() -> list[str]:
     with connection.cursor() as cursor:
         for table in tables():
             if table.name not in INITIAL_TABLES:
-                statement = sql.SQL("SELECT EXISTS (SELECT FROM {})")
+                statement = sql.SQL("SELECT EXISTS (SELECT 1 FROM {})")
                 cursor.execute(statement.format(sql.Identifier(table.name)))
                 if cursor.fetchone()[0]:
                     names.append(table.name)

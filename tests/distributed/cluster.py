@@ -5,6 +5,7 @@ address of the coordinator. CITUS_BIN names the programs of a PostgreSQL with Ci
 shows how to build one.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -73,8 +74,11 @@ class Node:
         log = self.data / "server.log"
         self._run("pg_ctl", "start", f"--pgdata={self.data}", "--wait", f"--log={log}")
 
-    def stop(self) -> None:
-        self._run("pg_ctl", "stop", f"--pgdata={self.data}", "--mode=fast", "--wait")
+    def start_if_stopped(self) -> None:
+        with contextlib.suppress(psycopg.OperationalError):
+            self.connect().close()
+            return
+        self.start()
 
     def kill(self) -> None:
         """End every process of the server at once, as a power failure does."""

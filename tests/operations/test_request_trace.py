@@ -12,7 +12,7 @@ from mcp_adapter.inprocess import InProcessRest
 from operations.request_trace import RequestTrace, trace_request
 from tests.world import World
 
-MAX_MODULES = {"list": 24, "query_records": 33, "fetch": 32, "search": 49}
+MAX_MODULES = {"list": 25, "query_records": 34, "fetch": 33, "search": 50}
 
 
 def list_records(scope: Scope) -> object:
