@@ -131,14 +131,14 @@ def _chatgpt_texts(content: Json) -> Iterator[str]:
                 "user_instructions",
             )
             yield from (str(part[name]) for name in members if isinstance(part.get(name), str))
-            yield str(_object(_object(part, "metadata"), "dalle").get("prompt") or "")
+            yield str(json_object(json_object(part, "metadata"), "dalle").get("prompt") or "")
     for thought in records.only_objects(content.get("thoughts")):
         yield str(thought.get("content") or thought.get("summary") or "")
 
 
 def _pictures(message: Json, content: Json) -> list[records.MessageFile]:
     """Return pictures and recordings by their ids, but those that are attachments with a name."""
-    listed = records.only_objects(_object(message, "metadata").get("attachments"))
+    listed = records.only_objects(json_object(message, "metadata").get("attachments"))
     named = {str(file.get("id")) for file in listed}
     found = []
     for part in records.only_objects(content.get("parts")):
@@ -151,7 +151,7 @@ def _pictures(message: Json, content: Json) -> list[records.MessageFile]:
 
 def _with_sources(text: str, message: Json) -> str:
     """Return the text with links where it has marks for the pages that it cites."""
-    for source in records.only_objects(_object(message, "metadata").get("content_references")):
+    for source in records.only_objects(json_object(message, "metadata").get("content_references")):
         mark, shown = source.get("matched_text"), source.get("alt")
         if isinstance(mark, str) and mark.startswith(_CITATION_START):
             text = text.replace(mark, shown if isinstance(shown, str) else "")
