@@ -6,7 +6,9 @@ readers of the raw text see that a character is there.
 
 import json
 import re
-from typing import Any
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any, NamedTuple
 
 import orjson
 import regex
@@ -51,6 +53,24 @@ def _escape(character: str) -> str:
         return f"\\u{code:04x}"
     code -= 0x10000
     return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+class Size(NamedTuple):
+    """Bytes in the structured channel and in the text channel."""
+
+    structured: int
+    text: int
+
+    def plus(self, other: "Size") -> "Size":
+        return Size(self.structured + other.structured, self.text + other.text)
+
+    def fits(self, room: "Size") -> bool:
+        return self.structured <= room.structured and self.text <= room.text
+
+
+def sum_sizes(sizes: Iterable[Size]) -> Size:
+    """Return the sum of sizes by channel."""
+    return reduce(Size.plus, sizes, Size(0, 0))
 
 
 def json_size(value: Any) -> int:

@@ -4,11 +4,12 @@ The REST API cuts pages with this module, so that cursors and the ledger count w
 adapter uses it for what it renders itself. Pure functions; sizes are UTF-8 bytes of JSON.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, reduce
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import count
+from typing import Any, TypeAlias, TypeVar
 
-from evidence.json_text import clip, clip_bytes, dumps, grapheme_floor, json_size
+from evidence.json_text import Size, clip, clip_bytes, dumps, grapheme_floor, json_size, sum_sizes
 from evidence.limits import WHOLE_VALUE_CHARS
 
 Json: TypeAlias = dict[str, Any]
@@ -26,19 +27,6 @@ SHRUNK_CHARS, MIN_SHRUNK_CHARS = 2_000, 60
 _LONG_TEXT_CHARS = 50_000
 _IDENTITY = frozenset({"stream", "record_key", "connection_id", "result_id", "field_path"})
 _SMALL_FIELD_BYTES, _SMALL_PREVIEW_CHARS = 320, 40
-
-
-class Size(NamedTuple):
-    """Bytes in the structured channel and in the text channel."""
-
-    structured: int
-    text: int
-
-    def plus(self, other: "Size") -> "Size":
-        return Size(self.structured + other.structured, self.text + other.text)
-
-    def fits(self, room: "Size") -> bool:
-        return self.structured <= room.structured and self.text <= room.text
 
 
 def largest_that_fits(
@@ -98,22 +86,51 @@ def _lengthen(
     fixed = sum_sizes(
         measure(short) for short, is_whole in zip(shortest, whole, strict=True) if is_whole
     )
+    pairs = list(zip(items, whole, strict=False))
 
     def render(chars: int) -> list[Json]:
-        pairs = zip(items, whole, strict=False)
         return [item if is_whole else cut(item, chars) for item, is_whole in pairs]
 
-    def fits(rendered: list[Json]) -> bool:
+    def excess(rendered: list[Json]) -> int:
         cut_items = (item for item, is_whole in zip(rendered, whole, strict=True) if not is_whole)
-        return fixed.plus(sum_sizes(map(measure, cut_items))).fits(room)
+        size = fixed.plus(sum_sizes(map(measure, cut_items)))
+        return max(size.structured - room.structured, size.text - room.text)
 
-    # More characters than the room has bytes never fit.
-    return largest_that_fits(max(*room, 0), render=render, fits=fits) or list(shortest)
+    if all(whole):
+        return list(shortest)
+    # More characters than the room has bytes never fit, and no text is longer than its item.
+    longest = max(len(dumps(item)) for item, is_whole in pairs if not is_whole)
+    maximum = min(max(*room, 0), longest)
+    return _longest(list(shortest), maximum, render=render, excess=excess)
 
 
-def sum_sizes(sizes: Iterable[Size]) -> Size:
-    """Return the sum of sizes by channel."""
-    return reduce(Size.plus, sizes, Size(0, 0))
+def _longest(
+    shortest: list[Json],
+    maximum: int,
+    *,
+    render: Callable[[int], list[Json]],
+    excess: Callable[[list[Json]], int],
+) -> list[Json]:
+    """Return `render(n)` for the largest n to `maximum` without an excess; `shortest` has none.
+
+    The excess grows almost linearly with n, so that a line between the nearest two finds n in a few
+    steps; each third step bisects.
+    """
+    fitting, best, room = 0, shortest, -excess(shortest)
+    too_long, over = maximum + 1, 0
+    for step in count():
+        if too_long - fitting <= 1:
+            break
+        guess = fitting + (too_long - fitting) * room // max(1, room + over)
+        guess = guess if step % 3 else (fitting + too_long) // 2
+        guess = min(max(guess, fitting + 1), too_long - 1) if step else maximum
+        rendered = render(guess)
+        beyond = excess(rendered)
+        if beyond > 0:
+            too_long, over = guess, beyond
+        else:
+            fitting, best, room = guess, rendered, -beyond
+    return best
 
 
 def cut_record(record: Json, chars: int, *, describe_read: DescribeRead) -> Json:

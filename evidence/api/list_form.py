@@ -18,9 +18,8 @@ from evidence.api.envelopes import field_window_link
 from evidence.api.query_parameters import QueryParameters
 from evidence.errors import InvalidRequest
 from evidence.item_lines import describe_read, hit_entry, hit_line, record_line
-from evidence.json_text import dumps, json_size, wire_size
+from evidence.json_text import Size, dumps, json_size, wire_size
 from evidence.page_cutter import (
-    Size,
     cut_hit,
     cut_record,
     fit_page,
@@ -99,6 +98,8 @@ def fit_items(
 
     `order` has the fields of a record by importance, for a record that exceeds the limits alone.
     """
+    if form.total is None and not form.compact:
+        return ItemPage(list(items), {})
     connections = _connections(items)
     shared: Json = {}
     room = _room(form, envelope)

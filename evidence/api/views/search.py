@@ -17,8 +17,8 @@ from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
 from evidence.api.query_parameters import CONNECTION_PARAMETERS, unmatched_warnings
 from evidence.errors import InvalidRequest, NotFound
+from evidence.json_text import Size
 from evidence.ledger.entries import DisclosedItem
-from evidence.page_cutter import Size
 from evidence.reading import filters
 from evidence.reading.search import search
 from evidence.search.query_planner import HYBRID, LEXICAL, MODES, SEMANTIC
