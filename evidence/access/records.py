@@ -252,8 +252,7 @@ class VisibleRecords(VisibleStream):
         """Return the record in a row of ``RECORD_COLUMNS``, without the hidden fields."""
         connection_id, record_key, sort_key, emitted_at, field_emitted, data = row
         grant = self.grant_for[connection_id]
-        fields = grant.terms.fields
-        visible = {name: value for name, value in orjson.loads(data).items() if fields.allows(name)}
+        visible = grant.terms.fields.project(orjson.loads(data))
         return VisibleRecord(
             connection=self.connection_for[connection_id],
             grant_id=grant.grant_id,

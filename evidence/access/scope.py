@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 
 class TokenKind(StrEnum):
@@ -24,6 +24,10 @@ class Everything:
     def allows(self, name: str) -> bool:
         return True
 
+    def project(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return the allowed members of an object."""
+        return data
+
 
 @dataclass(frozen=True, slots=True)
 class Only:
@@ -33,6 +37,11 @@ class Only:
 
     def allows(self, name: str) -> bool:
         return name in self.names
+
+    def project(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return the allowed members of an object."""
+        names = self.names
+        return {name: value for name, value in data.items() if name in names}
 
 
 Allowed: TypeAlias = Everything | Only

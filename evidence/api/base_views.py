@@ -296,9 +296,14 @@ class GrantedView(PublicView):
 
 
 def _response_bytes(response: HttpResponseBase) -> int:
-    """Return the size of the JSON body or of the announced stream. A HEAD response has none."""
+    """Return the size of the JSON body or of the announced stream. A HEAD response has none.
+
+    The renderer sends the body of a success as it was measured. Errors may still get an offer.
+    """
     if isinstance(response, Response):
-        return 0 if response.data is None else len(orjson.dumps(response.data))
+        content = b"" if response.data is None else orjson.dumps(response.data)
+        response.measured = content if response.status_code == 200 else None  # type: ignore[attr-defined]
+        return len(content)
     return int(response.get("Content-Length", "0")) if response.streaming else 0
 
 

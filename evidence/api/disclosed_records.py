@@ -41,9 +41,10 @@ def disclosed_items(
 def _listed(body: Json, gate: Gate, *, filter_fields: frozenset[str]) -> Iterator[DisclosedItem]:
     shared = body.get("shared", {})  # of the compact form
     for row in body["data"]:
-        for index, item in enumerate(_disclosed({**shared, **row}, gate)):
+        for index, item in enumerate(_disclosed({**shared, **row} if shared else row, gate)):
             # Related records follow the record that the filter selected.
-            yield item if index else replace(item, fields=item.fields | filter_fields)
+            is_selected = index == 0 and filter_fields
+            yield replace(item, fields=item.fields | filter_fields) if is_selected else item
 
 
 def _disclosed(body: Json, gate: Gate) -> Iterator[DisclosedItem]:

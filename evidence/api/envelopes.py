@@ -5,6 +5,7 @@ Readers decide what may be seen. Only `with_expanded` reads: one query per relat
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -25,6 +26,7 @@ MAX_TITLE_CHARS, MAX_TITLE_BYTES = 160, 320
 MIN_DOCUMENT_CHARS = 200
 
 
+@lru_cache(maxsize=1024)  # many records of an import have the same time
 def format_time(at: datetime | None) -> str | None:
     """Return the time in UTC with a Z, with microseconds only if not zero."""
     if at is None:

@@ -47,4 +47,5 @@ class OrjsonRenderer(BaseRenderer):
         accepted_media_type: str | None = None,
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
-        return b"" if data is None else orjson.dumps(data)
+        response = (renderer_context or {}).get("response")
+        return b"" if data is None else getattr(response, "measured", None) or orjson.dumps(data)

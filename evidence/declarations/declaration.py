@@ -152,6 +152,14 @@ class StreamDeclaration:
     count: bool
 
     @cached_property
+    def money_fields(self) -> frozenset[str]:
+        """The number fields that declare money, validly or not."""
+        return frozenset(
+            name for name, field in self.fields.items()
+            if field.kind == "number" and "x_pdpp_money" in field.schema
+        )  # fmt: skip
+
+    @cached_property
     def title_field(self) -> str | None:
         """The first field with the title role."""
         return self._first(TITLE_ROLE)

@@ -257,9 +257,8 @@ def money_texts(
 ) -> dict[str, str]:
     """Return the money of the fields in ``data``. Currencies come from all ``granted`` fields."""
     texts = {}
-    for name, value in data.items():
-        field = stream.fields.get(name)
-        declared = money_format(field) if field is not None else None
+    for name, value in data.items() if stream.money_fields else ():
+        declared = money_format(stream.fields[name]) if name in stream.money_fields else None
         text = declared.text(value, granted.get(declared.currency_field)) if declared else None
         if text is not None:
             texts[name] = text

@@ -176,15 +176,19 @@ def covered_json(items: Iterable[DisclosedItem]) -> str:
 
     `records` counts the records of that stream, each once; it is missing if there are none.
     """
-    fields: dict[tuple[str, str], set[str]] = {}
+    fields: dict[tuple[str, str], set[frozenset[str]]] = {}
     keys: dict[tuple[str, str], set[str]] = {}
     for item in items:
         stream = (item.connection_id, item.stream)
-        fields.setdefault(stream, set()).update(item.fields)
+        fields.setdefault(stream, set()).add(item.fields)
         if item.record_key is not None:
             keys.setdefault(stream, set()).add(item.record_key)
     rows = (
-        [*stream, sorted(names), *([len(keys[stream])] if stream in keys else [])]
+        [
+            *stream,
+            sorted(frozenset().union(*names)),
+            *([len(keys[stream])] if stream in keys else []),
+        ]
         for stream, names in sorted(fields.items())
     )
     return orjson.dumps([*rows]).decode()

@@ -157,7 +157,8 @@ class _Draft:
         self, head: ChainHead, references: Mapping[RecordKey, RecordReference]
     ) -> LedgerEntry:
         """Return the entry that follows the head of its chain."""
-        named = sorted(references[key] for key in self.keys[head.chain])
+        named = [references[key] for key in self.keys[head.chain]]
+        named.sort(key=lambda reference: reference.pseudonym.int)
         return LedgerEntry(
             chain=head.chain,
             seq=head.seq + 1,
@@ -264,7 +265,7 @@ def _insert(
     shown: Sequence[tuple[object, ...]] = draft.shown or [(None, None, 0)]
     grants = 0 if draft.is_owners else len(heads)
     connection_ids = () if draft.is_owners else draft.connection_ids
-    pseudonyms = [str(reference.pseudonym) for reference in references.values()]
+    pseudonyms = [reference.pseudonym.hex for reference in references.values()]
     linked, not_erased = node_conditions(
         text_array(pseudonyms), text_array(draft.connection_ids), unnamed
     )
@@ -303,7 +304,7 @@ def _row(entry: LedgerEntry) -> tuple[Any, ...]:
     return (
         entry.chain, entry.seq, entry.at, entry.client_id, entry.token_id, entry.request_id,
         entry.route, entry.covered, entry.record_count, entry.size_bytes,
-        text_array(map(str, entry.pseudonyms)),
+        text_array(pseudonym.hex for pseudonym in entry.pseudonyms),
         text_array(f"\\x{digest.hex()}" for digest in entry.record_digests or ()),
     )  # fmt: skip
 
