@@ -98,7 +98,7 @@ def _run(corpus: Corpus, options: Options) -> dict[str, Any]:
             "site": Target(site.port, site.pid, postmaster),
             "baseline": Target(baseline.port, baseline.pid, postmaster),
         }
-        figures = _measure_all(requests, servers, options.budget)
+        figures = _measure_all(requests, servers, options.budget, installation.var)
         rate = figures["export by pages of 100"]["one"]["records_a_second"]
         values["export, records a second"] = rate
         values["stdio to initialize, seconds"] = agents.seconds_to_initialize(
@@ -110,11 +110,12 @@ def _run(corpus: Corpus, options: Options) -> dict[str, Any]:
 
 
 def _measure_all(
-    requests: RequestBuilder, servers: Mapping[str, Target], budget: Budget
+    requests: RequestBuilder, servers: Mapping[str, Target], budget: Budget, var: Path
 ) -> dict[str, dict[str, Any]]:
     figures: dict[str, dict[str, Any]] = {}
     for item in _items(requests, servers["site"].port):
         _log(f"{requests.corpus.size:,}: {item.name}")
+        disk = storage.disk_milliseconds(var)
         if item.limit:
             total = requests.corpus.truth["counts"][requests.corpus.largest.connection_id]
             figures[item.name] = measure_export(
@@ -122,6 +123,7 @@ def _measure_all(
             )
         else:
             figures[item.name] = measure(item, **servers, budget=budget)
+        figures[item.name]["disk"] = disk
         if item.beside:
             figures[item.name]["beside"] = item.beside
     return figures

@@ -80,18 +80,28 @@ class RequestBuilder:
 
 def read_items(requests: RequestBuilder) -> Iterator[Item]:
     """Yield the items that read lists, records, windows, schema and counts."""
-    corpus, get = requests.corpus, requests.get
-    everywhere = corpus.connections
-    yield Item(
-        "list of 25 records",
-        [requests.records(each, limit=PAGE) for each in everywhere],
-        [_page_request(requests, each, PAGE) for each in everywhere],
-    )
+    yield from _list_items(requests)
+    yield from _record_items(requests)
+    yield from _whole_stream_items(requests)
+
+
+def _list_items(requests: RequestBuilder) -> Iterator[Item]:
+    everywhere = requests.corpus.connections
+    for size in (PAGE, EXPORT_PAGE):
+        yield Item(
+            f"list of {size} records",
+            [requests.records(each, limit=size) for each in everywhere],
+            [_page_request(requests, each, size) for each in everywhere],
+        )
     yield Item(
         "changes since the beginning, 25",
         [requests.records(each, limit=PAGE, changes_since="beginning") for each in everywhere],
         [_page_request(requests, each, PAGE) for each in everywhere],
     )
+
+
+def _record_items(requests: RequestBuilder) -> Iterator[Item]:
+    corpus, get = requests.corpus, requests.get
     sample = list(requests.sample_records())
     yield Item(
         "one record",
@@ -113,6 +123,10 @@ def read_items(requests: RequestBuilder) -> Iterator[Item]:
                 for w, k in records
             ],
         )
+
+
+def _whole_stream_items(requests: RequestBuilder) -> Iterator[Item]:
+    corpus, get = requests.corpus, requests.get
     where = {"connection_id": corpus.largest.connection_id, "stream": corpus.largest.stream}
     yield Item(
         "months of the largest connection",
@@ -168,8 +182,7 @@ def mcp_items(requests: RequestBuilder) -> Iterator[Item]:
     """Yield the items that call MCP tools, each compared with its REST request."""
     bearer, corpus = requests.tokens.mcp, requests.corpus
     echo = [wire.call("echo", {"text": "hello"}, bearer=bearer)]
-    short = min(corpus.connections, key=lambda where: corpus.truth["counts"][where.connection_id])
-    short = next((each for each in corpus.connections if each.stream != "messages"), short)
+    short = _short_records(corpus)
     page = {
         "stream": short.stream,
         "connection_id": short.connection_id,
@@ -177,6 +190,19 @@ def mcp_items(requests: RequestBuilder) -> Iterator[Item]:
         "max_bytes": 50_000,
     }
     yield Item("MCP query_records, 25", [wire.call("query_records", page, bearer=bearer)], echo)
+    yield from _mcp_search_items(requests)
+    yield from _mcp_record_items(requests, short)
+    yield Item("MCP tools/list", [wire.tools_list(bearer=bearer)], echo)
+
+
+def _short_records(corpus: Corpus) -> Connection:
+    """Return a connection whose records have no long texts."""
+    short = min(corpus.connections, key=lambda where: corpus.truth["counts"][where.connection_id])
+    return next((each for each in corpus.connections if each.stream != "messages"), short)
+
+
+def _mcp_search_items(requests: RequestBuilder) -> Iterator[Item]:
+    bearer, corpus = requests.tokens.mcp, requests.corpus
     rare = min(
         corpus.truth["needles"], key=lambda word: abs(len(corpus.truth["needles"][word]) - 5)
     )
@@ -186,7 +212,11 @@ def mcp_items(requests: RequestBuilder) -> Iterator[Item]:
         [wire.call("search", {"q": rare}, bearer=bearer)],
         beside="REST search as MCP asks",
     )
-    where, key = short, requests.keys[short.connection_id][0]
+
+
+def _mcp_record_items(requests: RequestBuilder, where: Connection) -> Iterator[Item]:
+    bearer, corpus = requests.tokens.mcp, requests.corpus
+    key = requests.keys[where.connection_id][0]
     short_id = f"{where.connection_id}/{where.stream}:{key}"
     yield Item(
         "REST record as MCP asks",
@@ -207,7 +237,6 @@ def mcp_items(requests: RequestBuilder) -> Iterator[Item]:
         [wire.call("read_record_field", arguments, bearer=bearer)],
         beside="REST window as MCP asks",
     )
-    yield Item("MCP tools/list", [wire.tools_list(bearer=bearer)], echo)
 
 
 def _months_request(requests: RequestBuilder) -> str:

@@ -1,5 +1,9 @@
-"""Measure the size of tables and indexes."""
+"""Measure the size of tables and indexes, and the disk."""
 
+import os
+import statistics
+import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,6 +12,7 @@ import psycopg
 from operations.postgres.server import url
 
 MIB = 1024 * 1024
+WRITES, PAGE_BYTES = 21, 8192
 PARTS = """
 SELECT p.relname, sum(pg_table_size(i.inhrelid)), sum(pg_indexes_size(i.inhrelid))
 FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
@@ -18,6 +23,19 @@ TERMS = """
 SELECT sum(pg_relation_size(i.inhrelid)) FROM pg_inherits i
 WHERE i.inhparent = 'search_text_terms'::regclass
 """
+
+
+def disk_milliseconds(var: Path) -> float:
+    """Return the median time of a write that waits for the disk, as each answer does."""
+    times: list[float] = []
+    with tempfile.TemporaryFile(dir=var) as file:
+        for _ in range(WRITES):
+            file.write(bytes(PAGE_BYTES))
+            file.flush()
+            started = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append((time.perf_counter() - started) * 1000)
+    return statistics.median(times)
 
 
 def sizes(var: Path) -> Mapping[str, float]:
