@@ -11,6 +11,7 @@ from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.http import HttpRequest, HttpResponseBase, QueryDict
 from django.http.multipartparser import MultiPartParserError
 from django.http.request import UnreadablePostError
+from django.urls import Resolver404, resolve
 
 from evidence.errors import InvalidRequest, NotFound
 from pdpp_site import views
@@ -19,6 +20,22 @@ NUL = "\x00"
 API = "/v1/"
 CHARSETS = frozenset({"utf-8", "utf8", "us-ascii"})
 Response = Callable[[HttpRequest], HttpResponseBase]
+
+
+def answer_api(get_response: Response) -> Response:
+    """Answer requests of the API without the middleware of pages, which does nothing for them."""
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        if not request.path_info.startswith(API):
+            return get_response(request)
+        try:
+            match = resolve(request.path_info)
+        except Resolver404:
+            return get_response(request)
+        response: HttpResponseBase = match.func(request, *match.args, **match.kwargs)
+        return response.render() if hasattr(response, "render") else response
+
+    return answer
 
 
 class RequestTextMiddleware:

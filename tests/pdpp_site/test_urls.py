@@ -1,6 +1,7 @@
 """Every way in at the top of the site stands here, so that a new one is a visible change."""
 
 import pytest
+from django.contrib.sessions.middleware import SessionMiddleware
 from django.test import Client
 from django.urls import get_resolver
 
@@ -79,3 +80,16 @@ def test_the_style_of_the_pages_is_served_without_collecting_it(client: Client) 
     assert answer.status_code == 200
     assert "Access-Control-Allow-Origin" not in answer
     answer.close()
+
+
+def test_the_api_is_answered_without_the_middleware_of_pages(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise AssertionError("a session")
+
+    monkeypatch.setattr(SessionMiddleware, "process_request", refuse)
+    answer = client.get("/v1/schema")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "authentication_error")
+    with pytest.raises(AssertionError, match="a session"):
+        client.get("/")
