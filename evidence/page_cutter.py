@@ -82,41 +82,34 @@ def _lengthen(
     cut: Cut,
 ) -> list[Json]:
     """Return the items of a page with their cut texts as long as fit, all of the same length."""
-    whole = [short is item for item, short in zip(items, shortest, strict=False)]
-    fixed = sum_sizes(
-        measure(short) for short, is_whole in zip(shortest, whole, strict=True) if is_whole
-    )
-    pairs = list(zip(items, whole, strict=False))
+    pairs = list(zip(items, shortest, strict=False))
+    long = [item for item, short in pairs if short is not item]
+    fixed = sum_sizes(measure(short) for item, short in pairs if short is item)
 
     def render(chars: int) -> list[Json]:
-        return [item if is_whole else cut(item, chars) for item, is_whole in pairs]
+        return [cut(item, chars) for item in long]
 
     def excess(rendered: list[Json]) -> int:
-        cut_items = (item for item, is_whole in zip(rendered, whole, strict=True) if not is_whole)
-        size = fixed.plus(sum_sizes(map(measure, cut_items)))
+        size = fixed.plus(sum_sizes(map(measure, rendered)))
         return max(size.structured - room.structured, size.text - room.text)
 
-    if all(whole):
-        return list(shortest)
     # More characters than the room has bytes never fit, and no text is longer than its item.
-    longest = max(len(dumps(item)) for item, is_whole in pairs if not is_whole)
-    maximum = min(max(*room, 0), longest)
-    return _longest(list(shortest), maximum, render=render, excess=excess)
+    maximum = min(max(*room, 0), max((len(dumps(item)) for item in long), default=0))
+    found = _longest(maximum, render=render, excess=excess)
+    lengthened = iter(found)
+    return [item if short is item else next(lengthened) for item, short in pairs]
 
 
 def _longest(
-    shortest: list[Json],
-    maximum: int,
-    *,
-    render: Callable[[int], list[Json]],
-    excess: Callable[[list[Json]], int],
-) -> list[Json]:
-    """Return `render(n)` for the largest n to `maximum` without an excess; `shortest` has none.
+    maximum: int, *, render: Callable[[int], Rendered], excess: Callable[[Rendered], int]
+) -> Rendered:
+    """Return `render(n)` for the largest n to `maximum` without an excess; `render(0)` has none.
 
     The excess grows almost linearly with n, so that a line between the nearest two finds n in a few
     steps; each third step bisects.
     """
-    fitting, best, room = 0, shortest, -excess(shortest)
+    fitting, best = 0, render(0)
+    room = -excess(best)
     too_long, over = maximum + 1, 0
     for step in count():
         if too_long - fitting <= 1:

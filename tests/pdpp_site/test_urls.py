@@ -82,6 +82,7 @@ def test_the_style_of_the_pages_is_served_without_collecting_it(client: Client) 
     answer.close()
 
 
+@pytest.mark.django_db
 def test_the_api_is_answered_without_the_middleware_of_pages(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
