@@ -155,13 +155,16 @@ def _message(message: Any, conversation: records.Conversation, workspace: Worksp
     sent_at = unix_to_iso(timestamp)
     if sent_at is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=timestamp[:40])
+    text = _text(message, workspace)
+    if not text and not records.only_objects(message.get("files")):
+        item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=str(message.get("subtype") or "")[:80])
     thread = message.get("thread_ts")
     thread_id = f"{conversation.id}.{thread}" if thread else None
     records.add_message(
         item,
         conversation,
         key=f"{conversation.id}.{timestamp}",
-        text=_text(message, workspace),
+        text=text,
         sent_at=sent_at,
         author=_author(message, workspace),
         author_id=message.get("user") or message.get("bot_id"),
@@ -192,7 +195,14 @@ def _author(message: Json, workspace: Workspace) -> str | None:
 
 def _text(message: Json, workspace: Workspace) -> str:
     texts = [message.get("text") or _block_text(message.get("blocks"), workspace.users)]
+    texts.append(json_object(message, "message").get("text"))  # of one that was changed
+    for file in records.only_objects(message.get("files")):
+        comment = json_object(file, "initial_comment").get("comment")
+        texts += [comment, file.get("plain_text") or file.get("preview")]
     for attachment in records.only_objects(message.get("attachments")):
+        fields = records.only_objects(attachment.get("fields"))
+        named = (f"{each.get('title')}: {each.get('value')}" for each in fields)
+        texts += [attachment.get("pretext"), *named]
         text = attachment.get("text") or _block_text(
             attachment.get("blocks") or attachment.get("message_blocks"), workspace.users
         )

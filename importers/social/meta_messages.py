@@ -118,6 +118,9 @@ def _message(written: Json, *, thread: _Thread, key: str) -> ParsedItem:
     text = "\n".join(filter(None, _texts(node)))
     if not text and not files and not set(written) - {"sender_name", "timestamp_ms"}:
         raise UnreadableError(ReceiptCode.MALFORMED)
+    if not text and not files:
+        unread = ", ".join(sorted(set(node) - {"sender_name", "timestamp_ms"}))
+        item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=unread[:80])
     records.add_message(
         item,
         thread.conversation,
@@ -137,6 +140,13 @@ def _message(written: Json, *, thread: _Thread, key: str) -> ParsedItem:
 
 def _texts(node: Json) -> Iterator[str | None]:
     yield json_text(node, "content")
+    poll = json_object(node, "poll")
+    yield json_text(poll, "question")
+    yield from (json_line(each, "option") for each in json_objects(poll, "options"))
+    yield json_line(json_object(node, "plan"), "title")
+    yield ", ".join(
+        name for each in json_objects(node, "users") if (name := json_line(each, "name"))
+    )
     share = json_object(node, "share")
     yield from (json_text(share, name) for name in ("share_text", "link"))
     if (seconds := json_integer(node, "call_duration")) is not None:

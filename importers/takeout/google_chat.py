@@ -116,11 +116,14 @@ def _message(node: Json, *, chat: _Chat) -> ParsedItem:
     quoted = json_line(
         json_object(json_object(node, "quoted_message_metadata"), "message_id"), "id"
     )
+    text, files = _text(node), [_file(each, chat) for each in json_objects(node, "attached_files")]
+    if not text and not files:
+        item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail="no text")
     records.add_message(
         item,
         chat.conversation,
         key=f"{chat.conversation.id}.{chat.message_id}",
-        text=_text(node),
+        text=text,
         sent_at=_moment(node, "created_date", chat, item),
         edited_at=_moment(node, "updated_date", chat, item),
         author=_person(creator),
@@ -128,7 +131,7 @@ def _message(node: Json, *, chat: _Chat) -> ParsedItem:
         thread_id=f"{chat.conversation.id}.{topic}" if topic else None,
         reply_to=f"{chat.conversation.id}.{quoted}" if quoted else None,
         reactions=[_reaction(each) for each in json_objects(node, "reactions")],
-        files=[_file(each, chat) for each in json_objects(node, "attached_files")],
+        files=files,
     )
     return item
 
@@ -150,12 +153,19 @@ def _moment(node: Json, name: str, chat: _Chat, item: ParsedItem) -> str | None:
 
 def _text(node: Json) -> str:
     """Return the text, with the titles and addresses of links that it does not show."""
-    texts = [json_text(node, "text")]
+    texts: list[str | None] = [json_text(node, "text")]
     for annotation in json_objects(node, "annotations"):
         link = json_object(annotation, "url_metadata")
         url = json_line(link, "url") or json_line(json_object(link, "url"), _WRAPPED)
-        if url and url not in texts[0]:
+        if url and url not in (texts[0] or ""):
             texts.append(" ".join(filter(None, (json_line(link, "title"), url))))
+        video = json_line(json_object(annotation, "youtube_metadata"), "id")
+        space = json_object(json_object(annotation, "video_call_metadata"), "meeting_space")
+        texts += [
+            json_line(json_object(annotation, "drive_metadata"), "title"),
+            f"https://youtu.be/{video}" if video else None,
+            json_line(space, "meeting_url", "meeting_code"),
+        ]
     return "\n".join(filter(None, texts))
 
 

@@ -435,3 +435,32 @@ def test_telegram_texts_and_answers_to_other_chats(tmp_path: Path) -> None:
 
     (record,) = records("messages")
     assert (record["text"], record["reply_to"]) == ("hi", "t_99.5")
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"files": [{"name": "a.txt", "mode": "snippet", "preview": "print(1)"}]}, "print(1)"),
+        ({"files": [{"name": "m", "mode": "email", "plain_text": "Dear Ida"}]}, "Dear Ida"),
+        ({"files": [{"name": "a", "initial_comment": {"comment": "Look"}}]}, "Look"),
+        ({"subtype": "message_changed", "message": {"text": "New"}}, "New"),
+        (
+            {"attachments": [{"pretext": "CI", "fields": [{"title": "Took", "value": "5 min"}]}]},
+            "CI\nTook: 5 min",
+        ),
+    ],
+)
+def test_slack_texts_of_files_and_fields(
+    tmp_path: Path, message: dict[str, Any], text: str
+) -> None:
+    slack(tmp_path / "slack", message)
+
+    assert records("messages")[0]["text"] == text
+    assert receipts() == set()
+
+
+@pytest.mark.parametrize("subtype", ["huddle_thread", "message_deleted"])
+def test_slack_message_of_which_nothing_is_read_has_a_receipt(tmp_path: Path, subtype: str) -> None:
+    slack(tmp_path / "slack", {"subtype": subtype})
+
+    assert receipts() == {("partly_imported", "message 1")}

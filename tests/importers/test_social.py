@@ -147,17 +147,22 @@ def test_texts_in_doubt_and_unsent_messages_have_receipts(tmp_path: Path) -> Non
     doubt = {"sender_name": "Ana", "timestamp_ms": 1735716605123, "content": break_text("é") + "é!"}
     unsent = {"sender_name": "Ana", "timestamp_ms": 1735716605124, "is_unsent": True}
     undated = {"sender_name": "Ana", "timestamp_ms": 0, "content": "When?"}
+    poll = {"sender_name": "Ana", "timestamp_ms": 1735716605125,
+            "poll": {"question": "Tea?", "options": [{"option": "Yes"}]}}  # fmt: skip
+    unread = {"sender_name": "Ana", "timestamp_ms": 1735716605126, "is_taken_down": True}
     thread = {
         "participants": [{"name": "Ana"}],
-        "messages": [doubt, unsent, undated],
+        "messages": [doubt, unsent, undated, poll, unread],
         "title": "Ana",
     }
     write_json(tmp_path / "your_instagram_activity/messages/inbox/a_1/message_1.json", thread)
 
     result = read_export("instagram-messages", tmp_path)
 
-    assert issue_codes(result.issues) == {"unsure_charset", "deleted", "bad_date"}
-    assert len([record for record in result.records if "author" in record]) == 2
+    codes = {"unsure_charset", "deleted", "bad_date", "partly_imported"}
+    assert issue_codes(result.issues) == codes
+    texts = [record["text"] for record in result.records if "author" in record]
+    assert (len(texts), texts[2:]) == (4, ["Tea?\nYes", None])
 
 
 def test_messages_of_unknown_service_are_not_claimed(tmp_path: Path) -> None:

@@ -189,6 +189,34 @@ def test_deleted_messages_have_a_receipt_and_files_are_attached(tmp_path: Path) 
     assert issue_codes(result.issues) == {"deleted"}
 
 
+@pytest.mark.parametrize(
+    ("annotation", "text", "codes"),
+    [
+        ({"drive_metadata": {"title": "Plan"}}, "Plan", set()),
+        ({"youtube_metadata": {"id": "abc"}}, "https://youtu.be/abc", set()),
+        ({"video_call_metadata": {"meeting_space": {"meeting_url": "https://m.example"}}},
+         "https://m.example", set()),
+        ({"interaction_data": {}}, None, {"partly_imported"}),
+    ],
+)  # fmt: skip
+def test_chat_message_without_text_has_its_annotation_or_a_receipt(
+    tmp_path: Path, annotation: dict[str, Any], text: str | None, codes: set[str]
+) -> None:
+    node = {
+        "creator": {"name": "Ana", "email": "ana@example.org"},
+        "created_date": "Donnerstag, 5. März 2026 um 16:24:37 UTC",
+        "message_id": "one/1/1",
+        "annotations": [annotation],
+    }
+    folder = tmp_path / "Google Chat" / "Groups" / "Space one"
+    write_json(folder / "messages.json", {"messages": [node]})
+
+    result = read_export("google-chat", tmp_path)
+
+    assert next(each for each in result.records if "author" in each)["text"] == text
+    assert issue_codes(result.issues) == codes
+
+
 def test_comment_segments_of_all_years_become_text(tmp_path: Path) -> None:
     table = tmp_path / "comments.csv"
     table.write_text(
