@@ -14,6 +14,7 @@ from django.db import ProgrammingError, connection, transaction
 
 from evidence.models.connections import EmbeddedStream
 from evidence.search.embedding import Embedder
+from evidence.storing import distribution
 from evidence.storing.copy_format import copy_binary_rows
 from evidence.storing.rows import RecordId
 
@@ -89,6 +90,7 @@ def _create(dimension: int, model_comment: str) -> None:
         for number in range(PARTITIONS):
             cursor.execute(PARTITION.format(number=number, modulus=PARTITIONS))
         cursor.execute("COMMENT ON TABLE evidence_passage IS %s", [model_comment])
+        distribution.distribute_if_others_are("evidence_passage")
         EmbeddedStream.unscoped.all().delete()
 
 
