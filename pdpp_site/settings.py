@@ -57,8 +57,7 @@ DEBUG = env.boolean("PDPP_DEBUG", default=False)
 # --- modes -------------------------------------------------------------------------------------
 # Without DATABASE_URL, the server starts an embedded PostgreSQL and creates its own keys.
 EMBEDDED = not DATABASE_URL
-# Restricts cookies and redirects to TLS.
-HTTPS = PDPP_PUBLIC_URL.startswith("https://")
+HTTPS = PDPP_PUBLIC_URL.startswith("https://")  # restricts cookies and redirects to TLS
 
 SECRET_KEY = PDPP_SECRET_KEY or key_file.installation_key(PDPP_VAR, embedded=EMBEDDED)
 SECRET_KEY_FALLBACKS = key_file.previous_secrets(PDPP_VAR, given=PDPP_SECRET_KEY_FALLBACKS)
