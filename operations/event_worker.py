@@ -1,7 +1,7 @@
 """Run Procrastinate workers that deliver events, in the server or alone.
 
-A worker runs while there are jobs. It runs an event loop in a thread. Each delivery runs in another thread with its own database
-connection, which returns to the pool between deliveries.
+A worker runs while there are jobs, as an event loop in a thread. Each delivery runs in another
+thread with its own database connection, which returns to the pool between deliveries.
 """
 
 import asyncio
@@ -68,12 +68,16 @@ def run_worker(*, concurrency: int = CONCURRENCY) -> Iterator[None]:
     thread = threading.Thread(
         target=_run_loop, args=(loop, _work_until(stop, woken, concurrency)), name="worker"
     )
-    with job_wakeups.woken_by(lambda: loop.call_soon_threadsafe(woken.set)):
+
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed once the worker has ended
+            loop.call_soon_threadsafe(woken.set)
+
+    with job_wakeups.woken_by(wake):
         thread.start()
         try:
             yield
         finally:
-            # The loop is closed if the worker has already ended.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(stop.set)
             thread.join()

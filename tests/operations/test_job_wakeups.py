@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.db import connection
 
-from operations import background_jobs, job_wakeups
+from operations import background_jobs, event_worker, job_wakeups
 from tests.world import PERSONAL, World, mail
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -70,6 +70,20 @@ def test_job_is_woken_after_a_lost_connection(
         )
 
     assert idle.has_run()
+
+
+def test_jobs_are_woken_after_the_event_worker_has_failed(
+    idle: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def end(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(event_worker, "_work_until", end)
+    with event_worker.run_worker():
+        wait_until(lambda: "worker" not in {thread.name for thread in threading.enumerate()})
+        for _ in range(2):
+            job_wakeups.notify()
+            assert idle.has_run()
 
 
 def test_job_looks_itself_while_nothing_listens() -> None:
