@@ -1,8 +1,8 @@
 """Set the quotas of a grant, and charge each answer to them.
 
-One statement in the transaction of the ledger entry locks the quotas in a fixed order and adds to all of
-them, or to none if any would be exceeded. Quotas add one statement per call; grants without quotas
-add none. All server processes share the counts, because they are rows.
+One statement in the transaction of the ledger entry locks the quotas in a fixed order and adds to
+all of them, or to none if any would be exceeded. Quotas add one statement per call; grants without
+quotas add none. All server processes share the counts, because they are rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -34,7 +34,7 @@ ENTRY_PLACEHOLDERS = (
 SHOWN_PLACEHOLDERS = "(%s::text, %s::text, %s::bigint)"
 
 # The commit waits for the disk, whatever synchronous_commit is: no response may lose its row, even in
-# a power failure. Without the lock on its chains, a statement would decide by rows of before it waited.
+# a power failure. FOR UPDATE reads the ends of the chains again after waiting for another response.
 RECORD_ANSWER = f"""
 -- Record one response if nothing has changed since it was read: its chains end where the caller says,
 -- its token, grants and connections are usable, and its records have their pseudonyms. Otherwise write nothing.
