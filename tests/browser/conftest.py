@@ -15,7 +15,8 @@ PASSWORD = "correct horse battery"
 
 
 @pytest.fixture(scope="session")
-def _browser() -> Iterator[Chrome]:
+def _browser(django_db_setup: None) -> Iterator[Chrome]:
+    """Quits before the test database is dropped: its open connections keep threads of the server."""
     if MISSING:
         pytest.skip(f"not installed: {', '.join(MISSING)}")
     with chromium() as driver:
