@@ -82,7 +82,10 @@ class Node:
 
     def kill(self) -> None:
         """End every process of the server at once, as a power failure does."""
-        self._run("pg_ctl", "stop", f"--pgdata={self.data}", "--mode=immediate", "--wait")
+        self.stop("immediate")
+
+    def stop(self, mode: str) -> None:
+        self._run("pg_ctl", "stop", f"--pgdata={self.data}", f"--mode={mode}", "--wait")
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://{ROLE}@/{database}?host={self.home}&port={self.port}"
@@ -120,6 +123,17 @@ class Cluster:
             node.create()
             node.start()
         add_workers(self.coordinator.url(), "postgres", self.workers)
+
+    def add_worker(self) -> Node:
+        """Start one more server, which the coordinator does not know yet."""
+        node = Node(self.home, len(self.nodes), self.coordinator.binaries)
+        node.create()
+        node.start()
+        self.nodes.append(node)
+        self.workers.append(node)
+        with node.connect() as database:
+            database.execute("CREATE EXTENSION citus")
+        return node
 
     def stop(self) -> None:
         for node in self.nodes:

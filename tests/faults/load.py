@@ -37,6 +37,7 @@ class Load:
     refused: Counter[str] = field(default_factory=Counter)
     broken: int = 0
     complaints: list[str] = field(default_factory=list)
+    _page: list[str] = field(default_factory=list)
     _ending: threading.Event = field(default_factory=threading.Event)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -114,9 +115,12 @@ class Load:
             self._note(lambda: self.acknowledged.update(keys))
 
     def _read(self, http: httpx2.Client, number: int) -> None:
-        page = {"connection_id": WHERE["connection_id"], "limit": 5}
+        page: dict[str, str | int] = {"connection_id": WHERE["connection_id"], "limit": 5}
         answer = http.get("/v1/streams/messages/records", params=page)
         if self._is_good(answer):
+            ids = [each["id"] for each in answer.json()["data"]]
+            self._page = self._page or ids
+            assert ids == self._page, ids
             self._note(lambda: self.answered.add(answer.headers["Request-Id"]))
 
     def _ask(self, http: httpx2.Client, number: int) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,7 @@ class Installation:
 
     var: Path
     port: int
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -43,11 +44,11 @@ class Installation:
         )
 
     def environment(self, **more: str) -> dict[str, str]:
-        """This installation's own, and ``more``."""
+        """This installation's own, its ``settings`` and ``more``."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("PDPP_")}
         inherited.pop("DATABASE_URL", None)
         chosen = {"PDPP_VAR": str(self.var), "PDPP_PORT": str(self.port), "PDPP_DEMO": "false"}
-        return inherited | chosen | more
+        return inherited | chosen | dict(self.settings) | more
 
     def say(self, *arguments: str, given: str = "", **more: str) -> "Said":
         """Run a command to its end."""
@@ -88,7 +89,7 @@ class Running:
     def follow(self, stream: Iterator[str]) -> None:
         for line in stream:
             self.lines.append(line)
-            if "/set-up/" in line:
+            if "/set-up/" in line or "manage.py setup-link" in line:
                 self.welcomed.set()
 
     @property

@@ -30,7 +30,8 @@ class Cast:
     @property
     def database(self) -> str:
         """Where a test looks behind everybody's back."""
-        return embedded_postgres.url(self.installation.var / "postgres")
+        embedded = embedded_postgres.url(self.installation.var / "postgres")
+        return self.installation.settings.get("DATABASE_URL", embedded)
 
     def http(self, who: str | None = None, **more: Any) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who else {}
