@@ -17,7 +17,7 @@ from evidence.access.quotas import effective_tripwire_share, schedule_recount
 from evidence.access.record_counts import count_records, stored_counts
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import Scope
-from evidence.access.sql import SQL, fetch_all
+from evidence.access.sql import SQL, fetch_all, text_array
 
 RECOUNT_DIVISOR = 20
 """The smallest slack after a count is this fraction of the limit, because counting is expensive."""
@@ -27,7 +27,7 @@ COUNT_SEEN_RECORDS = """
 SELECT count(DISTINCT p.pseudonym)
 FROM evidence_disclosure d CROSS JOIN LATERAL unnest(d.pseudonyms) AS x(pseudonym)
 JOIN evidence_pseudonym p ON p.pseudonym = x.pseudonym
-WHERE d.chain = %s AND d.at > %s AND p.stream = %s
+WHERE d.chain = %s AND d.at > %s AND p.stream = %s AND p.connection_id = ANY(%s::text[])
 """
 
 
@@ -48,14 +48,17 @@ def _next_slack(scope: Scope, grant_id: str, stream: str, now: datetime) -> int:
     share = effective_tripwire_share(grant_id, default=settings.PDPP_TRIPWIRE_SHARE)
     if not share:
         return UNWATCHED_SLACK
-    total = sum(_count(visible) for visible in _granted_streams(scope, grant_id, stream))
+    streams = list(_granted_streams(scope, grant_id, stream))
+    total = sum(map(_count, streams))
     min_records: int = settings.PDPP_TRIPWIRE_RECORDS
     if total < min_records:
         return max(1, share * min_records // 100)
     limit = -(-share * total // 100)
     hours: int = settings.PDPP_TRIPWIRE_HOURS
     since = now - timedelta(hours=hours)
-    seen = int(fetch_all(SQL(COUNT_SEEN_RECORDS, (grant_id, since, stream)))[0][0])
+    granted = (entry for visible in streams for entry in visible.granted)
+    ids = text_array(facts.connection_id for entry in granted for facts in entry.connections)
+    seen = int(fetch_all(SQL(COUNT_SEEN_RECORDS, (grant_id, since, stream, ids)))[0][0])
     if seen < limit:
         return max(limit - seen, limit // RECOUNT_DIVISOR, 1)
     pause_by_tripwire(grant_id, ReadShare(stream, seen, total, hours), now=now)

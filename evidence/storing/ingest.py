@@ -205,11 +205,11 @@ def _ingest(
         result = write_batch(batch.records, run=run)
         _add_batch(outcome, batch, result, on_receipt)
         with storage_errors():
-            maintenance.note(result.rows)
+            maintenance.note(result.rows, run.first_seq.keys())
         if on_progress is not None:
             on_progress(outcome)
     with storage_errors():
-        maintenance.finish(run.first_seq.keys())
+        maintenance.finish()
     return outcome
 
 

@@ -5,10 +5,10 @@ connection and saves its progress in one transaction, so runs can be interrupted
 imports continue between batches.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -80,15 +80,20 @@ SELECT DISTINCT (
 ) FROM unnest(%s::text[]) AS c(connection_id)
 """
 # The same on Citus, where each shard has its own indexes and its own statistics. Commands for shards
-# run in transactions of their own.
+# run in transactions of their own. Parameters: connection ids, whose shards alone are flushed.
 FLUSH_SHARDS = """
-SELECT count(*) FROM run_command_on_shards('evidence_searchtext', $$
-    SELECT count(gin_clean_pending_list(i.inhrelid::regclass))
-    FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid
-    JOIN pg_am a ON a.oid = c.relam AND a.amname = 'gin'
-    JOIN pg_inherits i ON i.inhparent = c.oid
-    WHERE x.indrelid = '%s'::regclass
-$$)
+SELECT count(*) FILTER (WHERE r.success)
+FROM pg_dist_shard_placement p, master_run_on_worker(ARRAY[p.nodename], ARRAY[p.nodeport::int], ARRAY[
+    format($$
+        SELECT count(gin_clean_pending_list(i.inhrelid::regclass))
+        FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid
+        JOIN pg_am a ON a.oid = c.relam AND a.amname = 'gin'
+        JOIN pg_inherits i ON i.inhparent = c.oid
+        WHERE x.indrelid = %%L::regclass
+    $$, shard_name('evidence_searchtext', p.shardid))
+], false) r
+WHERE p.shardid IN (
+    SELECT get_shard_id_for_distribution_column('evidence_searchtext', c) FROM unnest(%s::text[]) c)
 """
 
 
@@ -100,29 +105,34 @@ class IndexMaintenance:
     written: int = 0
     unflushed: int = 0
     flush: Future[None] | None = None
+    connection_ids: set[str] = field(default_factory=set)
 
-    def note(self, written: int) -> None:
-        """Count written records, and flush if needed. Raises ``DatabaseError`` of any flush."""
+    def note(self, written: int, connection_ids: Collection[str]) -> None:
+        """Count records written to these connections, and flush if needed.
+
+        Raises ``DatabaseError`` of any flush.
+        """
+        self.connection_ids.update(connection_ids)
         self.written += written
         self.unflushed += written
         if self.unflushed < FLUSH_AFTER_RECORDS:
             return
         if self.executor is None:
-            flush_pending_lists()
+            flush_pending_lists(self.connection_ids)
         elif self._can_flush():
-            self.flush = self.executor.submit(flush_pending_lists)
+            self.flush = self.executor.submit(flush_pending_lists, sorted(self.connection_ids))
         else:
             return
         self.unflushed = 0
 
-    def finish(self, connection_ids: Collection[str]) -> None:
-        """Flush the rest, and analyze the tables of these connections after a large import."""
+    def finish(self) -> None:
+        """Flush the rest, and analyze the tables of the connections after a large import."""
         if self.flush is not None:
             self.flush.result()
         if self.unflushed:
-            flush_pending_lists()
+            flush_pending_lists(self.connection_ids)
         if self.written >= ANALYZE_AFTER_RECORDS:
-            _analyze(connection_ids)
+            _analyze(self.connection_ids)
 
     def _can_flush(self) -> bool:
         """Return whether no flush is running; waits for it above MAX_PENDING_RECORDS."""
@@ -145,11 +155,14 @@ def maintenance_thread() -> Iterator[Executor]:
             executor.submit(lambda: connection.close()).result()
 
 
-def flush_pending_lists() -> None:
-    """Merge the pending lists into the GIN index of search text."""
+def flush_pending_lists(connection_ids: Iterable[str]) -> None:
+    """Merge the pending lists into the GIN index of search text, on a cluster of these connections."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(FLUSH_SETTINGS)
-        cursor.execute(FLUSH_SHARDS if settings.PDPP_DISTRIBUTED else FLUSH_PENDING_LISTS)
+        if settings.PDPP_DISTRIBUTED:
+            cursor.execute(FLUSH_SHARDS, [list(connection_ids)])
+        else:
+            cursor.execute(FLUSH_PENDING_LISTS)
 
 
 def _analyze(connection_ids: Collection[str]) -> None:
@@ -208,9 +221,9 @@ def reindex(connection_ids: Collection[str]) -> Iterator[int]:
     maintenance = IndexMaintenance()
     for connection_id in connection_ids:
         while (count := reindex_batch(connection_id)) is not None:
-            maintenance.note(count)
+            maintenance.note(count, [connection_id])
             yield count
-    maintenance.finish(connection_ids)
+    maintenance.finish()
 
 
 def reindex_batch(connection_id: str, *, limit: int = REINDEX_BATCH_SIZE) -> int | None:

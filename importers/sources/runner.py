@@ -162,7 +162,7 @@ class _AccountRun:
                     raise
         finally:
             self._spool.close()
-            self._maintenance.finish([self._account.connection_id])
+            self._maintenance.finish()
 
     def _store_steps(self, session: SourceSession, rules: SyncRules) -> None:
         pending = _Pending()
@@ -244,7 +244,7 @@ class _AccountRun:
             on_rejected=on_rejected,
         )
         self.report.add(result)
-        self._maintenance.note(result.written)
+        self._maintenance.note(result.written, [self._account.connection_id])
         self._spool.truncate()
         return _Pending()
 

@@ -1,8 +1,6 @@
 """A request for one connection asks only the shard of that connection."""
 
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,51 +8,12 @@ from django.db import connection
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
+from tests.distributed.shards import shard_of, shards_of_statements
 from tests.world import PERSONAL, World, mail
 
 pytestmark = pytest.mark.django_db
 
 LIST = "/v1/streams/messages/records"
-SHARD = re.compile(r"\bevidence_[a-z]+(?:_p\d)?_(\d{6,})\b")
-SHARD_OF_CONNECTION = """
-SELECT shardminvalue FROM pg_dist_shard
-WHERE shardid = get_shard_id_for_distribution_column('evidence_record', %s)
-"""
-SHARD_RANGES = "SELECT DISTINCT shardminvalue FROM pg_dist_shard WHERE shardid = ANY(%s)"
-EXPLAINED = re.compile(r"\s*(?:--.*\n\s*)*(?:SELECT|WITH|INSERT|UPDATE|DELETE|\(SELECT)\b")
-
-
-@contextmanager
-def shards_of_statements() -> Iterator[dict[str, set[str]]]:
-    """Collect the shards, as starts of their ranges, in the plan of each statement that has any."""
-    found: dict[str, set[str]] = {}
-
-    def explain(
-        execute: Callable[..., Any], sql: Any, params: Any, many: Any, context: dict[str, Any]
-    ) -> Any:
-        text = sql if isinstance(sql, str) else sql.as_string(None)
-        if EXPLAINED.match(text) and not many:
-            with connection.connection.cursor() as cursor:
-                cursor.execute("SET LOCAL citus.explain_all_tasks = on")
-            execute("EXPLAIN (VERBOSE, COSTS OFF) " + text, params, many, context)
-            plan = "\n".join(
-                line.decode() if isinstance(line, bytes) else line
-                for (line,) in context["cursor"].fetchall()
-            )
-            if shards := {int(number) for number in SHARD.findall(plan)}:
-                with connection.connection.cursor() as cursor:
-                    cursor.execute(SHARD_RANGES, [list(shards)])
-                    found[text] = {start for (start,) in cursor.fetchall()}
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(explain):
-        yield found
-
-
-def shard_of(connection_id: str) -> str:
-    with connection.cursor() as cursor:
-        cursor.execute(SHARD_OF_CONNECTION, [connection_id])
-        return str(cursor.fetchone()[0])
 
 
 @pytest.fixture
@@ -114,6 +73,16 @@ def test_later_changes_ask_the_shard_of_their_connection(one: World) -> None:
     assert set().union(*found.values()) == {shard_of(PERSONAL)}
 
 
+def test_counts_for_a_tripwire_ask_the_shard_of_their_connection(one: World, settings: Any) -> None:
+    settings.PDPP_TRIPWIRE_RECORDS = 1
+    with shards_of_statements() as found:
+        reply = one.get(LIST, "erin", limit=5)
+
+    assert reply.status == 200
+    assert any("evidence_disclosure d" in text for text in found)
+    assert set().union(*found.values()) == {shard_of(PERSONAL)}
+
+
 def test_imports_and_erasure_ask_the_shard_of_their_connection(one: World) -> None:
     with shards_of_statements() as found:
         one.put((PERSONAL, "messages", mail("k001", "2026-03-03T00:00:00Z", subject="New")))
@@ -123,6 +92,23 @@ def test_imports_and_erasure_ask_the_shard_of_their_connection(one: World) -> No
 
     assert deleted.deleted == 1
     assert set().union(*found.values()) == {shard_of(PERSONAL)}
+
+
+def test_an_import_flushes_the_search_index_of_its_shard_only(one: World) -> None:
+    flushed = []
+
+    def see(
+        execute: Callable[..., Any], sql: str, params: Any, many: Any, context: dict[str, Any]
+    ) -> Any:
+        result = execute(sql, params, many, context)
+        if "gin_clean_pending_list" in sql:
+            flushed.append(context["cursor"].fetchone())
+        return result
+
+    with connection.execute_wrapper(see):
+        one.put((PERSONAL, "messages", mail("k001", "2026-03-03T00:00:00Z", subject="New")))
+
+    assert flushed == [(1,)]
 
 
 def test_connections_lie_on_several_shards(world: World) -> None:

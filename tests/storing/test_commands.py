@@ -162,7 +162,7 @@ def test_large_import_flushes_on_the_maintenance_thread(
 def test_failed_flush_stops_the_import(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> None:
+    def fail(connection_ids: object) -> None:
         raise OperationalError("disk full")
 
     monkeypatch.setattr("evidence.storing.reindex.FLUSH_AFTER_RECORDS", 1)
