@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from psycopg.conninfo import conninfo_to_dict
 
 MAILS = 2_000
 REPEATS = 40
@@ -113,7 +114,7 @@ def measure() -> None:
         world.grant(name, request)
         for page, (path, query) in PAGES.items():
             ask = partial(world.get, path, name, **query)
-            print(f"{page}, {name}: {_cost(ask)}")  # noqa: T201
+            print(f"{page}, {name}: {cost(ask)}")  # noqa: T201
 
 
 RECORDS = "/v1/streams/messages/records"
@@ -125,30 +126,31 @@ PAGES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _cost(ask: Callable[[], object]) -> str:
+def cost(ask: Callable[[], object], repeats: int = REPEATS) -> str:
     """Return the median time, and the CPU time of the servers of tests.distributed.cluster."""
     times = []
     for _ in range(5):
         ask()
     before = _cpu()
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         started = time.perf_counter()
         ask()
         times.append(1_000 * (time.perf_counter() - started))
-    used = {node: 1_000 * (after - before.get(node, 0)) / REPEATS for node, after in _cpu().items()}
+    used = {node: 1_000 * (after - before.get(node, 0)) / repeats for node, after in _cpu().items()}
     cpu = ", ".join(f"{node} {milliseconds:.1f}" for node, milliseconds in sorted(used.items()))
     return f"{statistics.median(times):.1f} ms (CPU: {cpu})"
 
 
 def _cpu() -> dict[str, float]:
     """Return the seconds that the processes of each server have used, by folder."""
+    home = Path(str(conninfo_to_dict(os.environ["DATABASE_URL"])["host"]))
     seconds: dict[str, float] = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            folder = Path(process.cwd()).name
-            if process.name() == "postgres" and folder.startswith("node"):
+            folder = Path(process.cwd())
+            if process.name() == "postgres" and folder.parent == home:
                 times = process.cpu_times()
-                seconds[folder] = seconds.get(folder, 0) + times.user + times.system
+                seconds[folder.name] = seconds.get(folder.name, 0) + times.user + times.system
     return seconds
 
 
