@@ -27,6 +27,8 @@ COLUMN_LABELS = {
     "fee": "Fee",
     "balance": "Balance",
 }
+MAIN_COLUMNS = frozenset({"date", "amount", "counterparty", "memo"})
+"""Columns whose menus are always shown; of the others, those that were recognized or chosen."""
 
 
 class FilesInput(forms.FileInput):
@@ -132,6 +134,8 @@ class WishForm(forms.Form):
             self.fields["languages"].initial = ", ".join(detected)
         headers = list(dict.fromkeys(filter(None, (n for each in samples for n in each.header))))
         read = {name: column for each in reversed(samples) for name, column in each.columns.items()}
+        chosen = {name for name in COLUMN_LABELS if self.data.get(COLUMN_PREFIX + name)}
+        self._shown_columns = MAIN_COLUMNS | set(read) | chosen
         for name, label in COLUMN_LABELS.items() if headers else ():
             recognized = escape_invisible(read[name]) if name in read else "none"
             self.fields[COLUMN_PREFIX + name] = forms.ChoiceField(
@@ -145,7 +149,19 @@ class WishForm(forms.Form):
 
     @property
     def column_menus(self) -> list[forms.BoundField]:
-        return [field for field in self if field.name.startswith(COLUMN_PREFIX)]
+        return self._columns(are_shown=True)
+
+    @property
+    def folded_menus(self) -> list[forms.BoundField]:
+        return self._columns(are_shown=False)
+
+    def _columns(self, *, are_shown: bool) -> list[forms.BoundField]:
+        return [
+            field
+            for field in self
+            if field.name.startswith(COLUMN_PREFIX)
+            and (field.name.removeprefix(COLUMN_PREFIX) in self._shown_columns) == are_shown
+        ]
 
     @property
     def other_fields(self) -> list[forms.BoundField]:

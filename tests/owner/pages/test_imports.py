@@ -177,6 +177,19 @@ def test_columns_of_a_table_are_chosen_from_menus_beside_its_rows(
     ]  # fmt: skip
 
 
+def test_menus_of_columns_that_are_not_there_are_folded(world: "World", alice: Browser) -> None:
+    rows = b"Day,Change,Shop,Group\n2026-01-13,0.5,Baker,Food\n2026-01-14,-0.25,Butcher,Food\n"
+    page = send(alice, "changes.csv", rows)
+    shown, _, folded = page.html.partition("<summary>More columns</summary>")
+    assert 'name="column_date"' in shown
+    assert 'name="column_category"' in folded
+
+    page.form.fill("column_category", "Group")
+    looked = alice.press(page.form, "look").html.partition("<summary>More columns</summary>")[0]
+
+    assert 'name="column_category"' in looked
+
+
 @pytest.mark.parametrize(
     ("name", "content", "readings"),
     [
