@@ -126,8 +126,8 @@ def _ending(owner_id: str, now: datetime) -> list[Attention]:
 def _channels(owner_id: str) -> list[Attention]:
     return [
         Attention(
-            f"Notifications by {row.get_transport_display().lower()} do not arrive since"
-            f" {format_time(row.failing_since)} UTC. {row.problem}",
+            f"Notifications by {row.get_transport_display().lower()} have not arrived since"
+            f" {format_time(row.failing_since)}. {row.problem}",
             "Mend it",
             reverse("notifications"),
         )

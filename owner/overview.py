@@ -189,28 +189,21 @@ def recent_readings(gate: Gate, *, now: datetime) -> list[AppReadings]:
     readings = list_readings(gate.scope.owner_id, since=since, until=until, where=APPS)
     totals = sum_by_client(readings)
     names = dict(Client.unscoped.filter(pk__in=totals).values_list("pk", "display_name"))
-    labels = {
-        (
-            facts.connection_id,
-            each.stream.name,
-        ): f"{facts.display_name}: {stream_label(each.stream)}"
-        for each in gate.streams()
-        for facts in each.connections
-    }
+    labels = {key: facts.display_name for key, facts in gate.scope.connections.items()}
     return [
         AppReadings(
             client_id=client_id,
             name=names.get(client_id, client_id),
             answers=total.answers,
             records=total.records,
-            what=_places(total, labels),
+            what=_connections(total, labels),
             last=total.last,
         )
         for client_id, total in totals.items()
     ]
 
 
-def _places(reading: Reading, labels: Mapping[tuple[str, str], str]) -> str:
-    known = sorted({labels[place] for place in reading.places if place in labels})
+def _connections(reading: Reading, labels: Mapping[str, str]) -> str:
+    known = sorted({labels[key] for key, _ in reading.places if key in labels})
     shown = [*known[:3], *([f"{len(known) - 3} more"] if len(known) > 3 else [])]
     return join_words(shown) if shown else ""

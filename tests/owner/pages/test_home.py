@@ -64,7 +64,7 @@ def test_it_says_what_apps_read_and_not_what_the_owner_read(world: World, home: 
     world.get(MESSAGES, "alice", connection_id=PERSONAL)
 
     page = home.open("/")
-    assert re.search(r"Bob \d+ records in 1 answer, from Personal mail: Your messages\b", page.text)
+    assert re.search(r"Bob \d+ records in 1 answer, from Personal mail ?\.", page.text)
     assert page.link("Activity of Bob").endswith("client=" + world.packages["bob"].client_id)
 
 
@@ -114,6 +114,19 @@ def test_first_steps_are_offered_until_they_are_taken(world: World, home: Browse
 
 def button(home: Browser, words: str) -> bool:
     return re.search(rf'<a class="button[^>]*>{words}</a>', home.open("/").html) is not None
+
+
+def test_demo_data_alone_is_named_and_needs_no_backup(world: World, home: Browser) -> None:
+    Connection.unscoped.update(demo=True)
+    page = home.open("/")
+    assert "So far, only the demo data of a fictional person." in page.text
+    assert "Nothing needs you." in page.text
+    assert "Last backup" not in page.text
+
+    Connection.unscoped.filter(pk=BANK).update(demo=False)
+    page = home.open("/")
+    assert "There is no backup yet." in page.text
+    assert "Nothing needs you." not in page.text
 
 
 def test_demo_data_is_separate_and_can_be_removed(world: World, home: Browser) -> None:
