@@ -7,8 +7,9 @@ import json
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
+from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -20,12 +21,17 @@ from evidence.access.grant_text import (
     field_label,
     format_day,
     humanize,
+    unit_of,
 )
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import StreamTerms
-from evidence.declarations.declaration import StreamDeclaration
+from evidence.declarations.declaration import Field, StreamDeclaration
 
 MAX_VALUE_LENGTH = 20_000
+DATE_CHARS = 10
+MAX_SIZE = 10**15
+"""Larger numbers are shown as they are, without the words of their unit."""
+SECONDS_BY_UNIT: Mapping[str, int] = {"seconds": 1, "minutes": 60}
 # Joiners are ordinary parts of several scripts and of emoji.
 _JOINERS = frozenset("\u200c\u200d")
 _LAYOUT = frozenset("\n\t")
@@ -64,6 +70,69 @@ class FieldValue:
     left_out: int
 
 
+def value_text(field: Field | None, value: object) -> str:
+    """Return a value as people write it: times, durations, sizes and lists in words.
+
+    Other texts stay as they are. None is empty.
+    """
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int() | float():
+            return _number_text(field, value)
+        case list():
+            return ", ".join(value_text(field, each) for each in value)
+        case dict():
+            texts = ((humanize(name), value_text(None, each)) for name, each in value.items())
+            return "; ".join(f"{name}: {text}" for name, text in texts if text)
+        case _:
+            return _time_text(value) if field and field.kind in ("time", "date") else str(value)
+
+
+def _number_text(field: Field | None, value: float) -> str:
+    unit = "" if field is None or abs(value) > MAX_SIZE else unit_of(field)
+    if unit == "bytes":
+        return filesizeformat(value).replace("\N{NO-BREAK SPACE}", " ")
+    if unit == "m":
+        return f"{number_text(value)} m" if abs(value) < 1000 else f"{value / 1000:,.1f} km"
+    seconds = SECONDS_BY_UNIT.get(unit)
+    return number_text(value) if seconds is None else duration_text(value * seconds)
+
+
+def number_text(value: float) -> str:
+    """Return ``12,469`` for 12469.0, with decimals only where there are some."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return ``1 h 5 min``, ``32 min`` or ``45 s``."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    parts = (f"{hours:,} h" if hours else "", f"{minutes} min" if minutes else "")
+    return " ".join(filter(None, parts))
+
+
+def _time_text(value: object) -> str:
+    moment = parse_time(value)
+    if moment is None or len(str(value)) <= DATE_CHARS:
+        return str(value) if moment is None else format_day(moment)
+    return format_time(moment)
+
+
+def parse_time(value: object) -> datetime | None:
+    """Return a date or an instant of a record as UTC, or None."""
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
 def record_title(visible: VisibleRecords, record: VisibleRecord) -> str:
     """Return the title field on one line, or the record key if it is empty."""
     title = record.data.get(visible.stream.title_field or "")
@@ -71,16 +140,25 @@ def record_title(visible: VisibleRecords, record: VisibleRecord) -> str:
 
 
 def record_values(
-    visible: VisibleRecords, record: VisibleRecord, *, max_length: int | None = MAX_VALUE_LENGTH
+    visible: VisibleRecords,
+    record: VisibleRecord,
+    *,
+    max_length: int | None = MAX_VALUE_LENGTH,
+    in_words: bool = False,
 ) -> list[FieldValue]:
-    """Return the declared fields in their order, then undeclared ones. None means no cut."""
+    """Return the declared fields in their order, then undeclared ones. None means no cut.
+
+    Values are JSON as stored, or as people write them.
+    """
     fields = visible.stream.fields
     names = [name for name in fields if name in record.data]
     names += sorted(name for name in record.data if name not in fields)
     values = []
     for name in names:
         label = field_label(fields[name]) if name in fields else humanize(name)
-        text, left_out = escape_invisible(record.data[name]), 0
+        value = record.data[name]
+        value = value_text(fields.get(name), value) if in_words else value
+        text, left_out = escape_invisible(value), 0
         if max_length is not None:
             text, left_out = truncate(text, max_length=max_length)
         values.append(FieldValue(escape_invisible(label), escape_invisible(name), text, left_out))

@@ -22,6 +22,9 @@ KIND_LABELS: Mapping[str, str] = {
     "object": "several values",
     "mixed": "anything",
 }
+ACRONYMS: Mapping[str, str] = {word: word.upper() for word in ("bic", "html", "iban", "url")}
+UNIT_SUFFIXES = frozenset({"bytes", "m", "minutes", "seconds"})
+"""Last words of field names that say the unit of a number."""
 ROLE_LABELS: Mapping[str, str] = {
     "primary-title": "the title",
     "event-time": "when it happened",
@@ -67,8 +70,18 @@ def stream_label(stream: StreamDeclaration) -> str:
 
 
 def field_label(field: Field) -> str:
+    """Return the title, else the name in words, without the unit that pages show with the value."""
     title = field.schema.get("title")
-    return title if isinstance(title, str) and title else humanize(field.name)
+    if isinstance(title, str) and title:
+        return title
+    unit = unit_of(field)
+    return humanize(field.name.removesuffix(f"_{unit}") if unit else field.name)
+
+
+def unit_of(field: Field) -> str:
+    """Return ``seconds`` for a number ``duration_seconds``; empty without a known unit."""
+    name, _, unit = field.name.rpartition("_")
+    return unit if name and field.kind == "number" and unit in UNIT_SUFFIXES else ""
 
 
 def field_detail(field: Field) -> str:
@@ -82,6 +95,7 @@ def field_detail(field: Field) -> str:
 def humanize(name: str) -> str:
     """Return ``Received at`` for ``received_at``."""
     words = name.replace("_", " ").replace("-", " ").strip()
+    words = " ".join(ACRONYMS.get(word, word) for word in words.split(" "))
     return words[:1].upper() + words[1:] if words else name
 
 

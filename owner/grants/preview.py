@@ -23,7 +23,8 @@ from evidence.reading import records as reading
 from owner.grants.draft import SourceDraft
 from owner.grants.stream_form import StreamForm
 from owner.records.record_roles import StreamRoles
-from owner.text import FieldValue, describe_terms, one_line, pluralize, record_title, record_values
+from owner.records.record_summaries import RecordSummary, summarize
+from owner.text import FieldValue, describe_terms, pluralize, record_title, record_values
 
 MAX_FIRST_VALUES = 5
 SAMPLE_SIZE = 3
@@ -42,7 +43,7 @@ class Sample:
     @property
     def first(self) -> list[FieldValue]:
         """The values that describe the record; without declared roles, the first ones."""
-        by_name = {value.name: value for value in self.values if value.text not in ("", "null")}
+        by_name = {value.name: value for value in self.values if value.text}
         found = [by_name[name] for name in self.roles if name in by_name]
         return (found or self.values)[:MAX_FIRST_VALUES]
 
@@ -132,16 +133,23 @@ def newest_samples(visible: VisibleRecords) -> list[Sample]:
 
 
 def _sample(visible: VisibleRecords, record: VisibleRecord) -> Sample:
-    at = record.data.get(visible.stream.event_time_field or "")
+    [summary] = summarize(visible, [record])
     return Sample(
         title=record_title(visible, record),
-        at=one_line(at)[:10] if isinstance(at, str) else "",
+        at="" if summary.day is None else format_day(summary.day),
         values=[
-            replace(value, text=" ".join(value.text.split()))
-            for value in record_values(visible, record, max_length=MAX_VALUE_LENGTH)
+            replace(value, text=_one_line(summary, value))
+            for value in record_values(visible, record, max_length=MAX_VALUE_LENGTH, in_words=True)
         ],
         roles=StreamRoles(visible.stream).describing,
     )
+
+
+def _one_line(summary: RecordSummary, value: FieldValue) -> str:
+    """Return the text of a value; an amount in units of its currency."""
+    if value.name == summary.roles.amount and summary.amount is not None:
+        return f"{summary.amount:,.2f}"
+    return " ".join(value.text.split())
 
 
 def describe_extent(visible: VisibleRecords) -> str:

@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any
 
 from evidence.access.aggregates import GroupPage, Key, Measure, TimeBuckets, aggregate_groups
+from evidence.access.grant_text import humanize
 from evidence.access.granted_streams import equals_filter, number_expression
 from evidence.access.records import VisibleRecords
 from evidence.access.sql import SQL
@@ -106,7 +107,10 @@ def _categories(
     for (_, category), pair in found.items():
         for side, amount in enumerate(pair):
             groups[str(category or "")][side] += amount
-    return sorted((_sums(*each) for each in groups.items()), key=lambda each: -each.turnover)
+    return sorted(
+        (_sums(humanize(name), pair) for name, pair in groups.items()),
+        key=lambda each: -each.turnover,
+    )
 
 
 def _sums(label: str, pair: Sequence[float]) -> Sums:

@@ -18,6 +18,7 @@ from evidence.access.records import VisibleRecords
 from owner.charts import HEIGHT, SLOT, months_between
 from owner.records.periods import Period, zone_name
 from owner.records.record_roles import StreamRoles
+from owner.records.record_summaries import unit_text
 from owner.text import one_line, pluralize
 
 MAX_KINDS = 40
@@ -107,8 +108,9 @@ def _groups(visible: VisibleRecords, roles: StreamRoles, granularity: str) -> li
 
 
 def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) -> MeasureChart:
-    points, unit = [point for point, _ in found], found[-1][1]
-    is_sum = unit in roles.summed_units
+    points, stored_unit = [point for point, _ in found], found[-1][1]
+    is_sum = stored_unit in roles.summed_units
+    unit = one_line(unit_text(stored_unit, kind), max_length=20)
     low = 0.0 if is_sum else min(point.low for point in points)
     high = max(point.total if is_sum else point.high for point in points)
     span = (high - low) or 1.0
@@ -127,13 +129,13 @@ def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) ->
     described = ", ".join(f"{name} {value}" for name, value in facts)
     return MeasureChart(
         label=label,
-        unit=one_line(unit, max_length=20),
+        unit="" if unit == label.lower() else unit,
         facts=facts,
         bars=bars,
         means=means,
         low=format_number(low),
         high=format_number(high),
-        text=f"{label}: {described} {one_line(unit, max_length=20)}",
+        text=f"{label}: {described} {unit}",
     )
 
 

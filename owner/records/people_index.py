@@ -27,7 +27,7 @@ from evidence.storing.targets import connection_targets
 from operations import background_jobs
 from owner.records.person_identities import owner_identities, people_of
 from owner.records.record_roles import Layout, StreamRoles
-from owner.records.record_summaries import parse_time
+from owner.text import parse_time
 
 VERSION = 1
 """Changes whenever the same record would have other mentions."""

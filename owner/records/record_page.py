@@ -29,7 +29,7 @@ from owner.records import erasure_pages
 from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.person_links import link_people, people_in
 from owner.records.record_roles import Layout
-from owner.records.record_summaries import RecordSummary, parse_time, stream_url, summarize
+from owner.records.record_summaries import RecordSummary, stream_url, summarize
 from owner.records.visibility_page import Place, standing_readers
 from owner.site import owner
 from owner.text import escape_invisible, format_time, record_values, truncate
@@ -146,13 +146,11 @@ def facts(summary: RecordSummary) -> list[Fact]:
 
 def _fact_text(summary: RecordSummary, field: Field) -> str:
     value = summary.record.data.get(field.name)
-    if field.kind == "time" and (moment := parse_time(value)) is not None:
-        return format_time(moment)
-    if isinstance(value, int | float):
-        # Flags and sizes of messages are among the stored fields.
-        is_message = summary.roles.layout in (Layout.MAILBOX, Layout.CONVERSATION)
-        return "" if is_message or isinstance(value, bool) else f"{value:,}"
-    return summary.line(field.name, MAX_FACT_CHARS)
+    # Flags and sizes of messages are among the stored fields.
+    is_message = summary.roles.layout in (Layout.MAILBOX, Layout.CONVERSATION)
+    if isinstance(value, bool) or (is_message and isinstance(value, int | float)):
+        return ""
+    return summary.words(field, MAX_FACT_CHARS)
 
 
 def _related(gate: Gate, visible: VisibleRecords, record: VisibleRecord) -> list[RelatedRecords]:

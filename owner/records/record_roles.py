@@ -96,6 +96,12 @@ class StreamRoles:
         return None if title == self.text else title
 
     @cached_property
+    def is_title_chosen(self) -> bool:
+        """Whether the title is a word of a list, such as a kind of workout or of measured value."""
+        field = self.stream.fields.get(self.title or "")
+        return field is not None and (bool(self.measure) or "enum" in field.schema)
+
+    @cached_property
     def amount(self) -> str | None:
         return self._first(lambda field: field.pdpp_type == AMOUNT_TYPE)
 

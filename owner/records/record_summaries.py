@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -17,11 +17,19 @@ from evidence.declarations.authorship import Origin, determine_origin, normalize
 from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field, StreamDeclaration
 from evidence.declarations.values import field_text, key_text
 from owner.records.record_roles import ALL_DAY_FIELDS, StreamRoles
-from owner.text import escape_invisible, one_line, to_local_time
+from owner.text import (
+    DATE_CHARS,
+    duration_text,
+    escape_invisible,
+    number_text,
+    one_line,
+    parse_time,
+    to_local_time,
+    value_text,
+)
 
 EXCERPT_CHARS = 160
 BRIEF_CHARS, BRIEF_VALUES = 40, 3
-DATE_CHARS = 10
 PICTURE_TYPES = frozenset({"image/avif", "image/gif", "image/jpeg", "image/png", "image/webp"})
 """The types of pictures that blobs are served with inline."""
 
@@ -78,7 +86,7 @@ class RecordSummary:
         """The title; without one the begin of the text, else the position or the key."""
         for name in (self.roles.title, self.roles.text):
             if text := self.line(name):
-                return humanize(text) if self.roles.measure else text
+                return humanize(text) if self.roles.is_title_chosen else text
         position = [self.record.data.get(name) for name in self.roles.position or ()]
         numbers = [f"{each:.4f}" for each in position if isinstance(each, int | float)]
         return ", ".join(numbers) or one_line(self.record.record_key)
@@ -103,8 +111,7 @@ class RecordSummary:
     def brief(self) -> str:
         """A few short values, for records that have neither a text nor a measured value."""
         lines = (
-            f"{field_label(each)}: {self.line(each.name, BRIEF_CHARS)}"
-            for each in self._brief_fields
+            f"{field_label(each)}: {self.words(each, BRIEF_CHARS)}" for each in self._brief_fields
         )
         return " \N{MIDDLE DOT} ".join(map(escape_invisible, lines))
 
@@ -117,7 +124,7 @@ class RecordSummary:
             field
             for name, field in self.roles.stream.fields.items()
             if name not in shown and not name.endswith("_id")
-            if field.kind in ("number", "string") and self.line(name)
+            if field.kind in ("number", "string") and name != "media_type" and self.line(name)
         )
         return tuple(islice(fields, BRIEF_VALUES))
 
@@ -168,8 +175,11 @@ class RecordSummary:
         """The measured value with its unit; empty for records without one."""
         number = self.record.data.get(self.roles.measure or "")
         is_number = isinstance(number, int | float) and not isinstance(number, bool)
-        text = f"{number:,}" if is_number else self.line(self.roles.measure)
-        return " ".join(filter(None, (text, self.line(self.roles.unit))))
+        text = number_text(number) if is_number else self.line(self.roles.measure)
+        unit = self.line(self.roles.unit)
+        if is_number and unit == "min":
+            return duration_text(60 * number)
+        return " ".join(filter(None, (text, unit_text(unit, self.line(self.roles.title)))))
 
     @property
     def amount(self) -> float | None:
@@ -235,6 +245,10 @@ class RecordSummary:
         reference = self.record.data.get(BLOB_REFERENCE)
         return reference if isinstance(reference, Mapping) else {}
 
+    def words(self, field: Field, max_length: int = 120) -> str:
+        """Return a field on one line as people write it; empty without a value."""
+        return one_line(value_text(field, self.record.data.get(field.name)), max_length=max_length)
+
     def line(self, name: str | None, max_length: int = 120) -> str:
         """Return a field on one line; empty without a value."""
         value = self.record.data.get(name or "")
@@ -250,15 +264,12 @@ def summarize(visible: VisibleRecords, records: Iterable[VisibleRecord]) -> list
     return [RecordSummary(visible, record, roles) for record in records]
 
 
-def parse_time(value: object) -> datetime | None:
-    """Return a date or an instant of a record as UTC, or None."""
-    if not isinstance(value, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
+def unit_text(unit: str, kind: str) -> str:
+    """Return a unit as people write it. What is counted is its own unit, such as ``steps``."""
+    if unit != "count":
+        return unit.replace("count/", "per ")
+    word = humanize(kind).lower()
+    return word if word.endswith("s") and " " not in word else ""
 
 
 def short_label(stream: StreamDeclaration) -> str:

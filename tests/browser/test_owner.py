@@ -165,14 +165,12 @@ def test_an_app_asks_for_more_and_the_owner_answers_from_the_link(
     browser.get(refused.error["ask_url"])
     sign_in(browser)
     wait_for(browser, "Bob asks to read more")
-    assert "Labels and Size bytes of Your messages in Mail" in text(browser)
+    assert "Labels and Size of Your messages in Mail" in text(browser)
     for size in (PHONE, DESKTOP):
         resize(browser, size)
         assert not overflows(browser)
     press(browser, "Allow for an hour")
-    wait_for(
-        browser, "Bob can now read Labels and Size bytes of Your messages in Mail for an hour."
-    )
+    wait_for(browser, "Bob can now read Labels and Size of Your messages in Mail for an hour.")
 
     assert served.get(MESSAGES, fields="subject,size_bytes,labels").status == 200
     browser.get(refused.error["ask_url"])

@@ -162,5 +162,5 @@ def test_give_access_shows_a_preview(world: World, alice: Browser, *, is_known: 
     assert "5 records , 1 June 2025 to 5 March 2026" in page.text
     assert "Your messages: the field From email" in page.text
     assert "Dinner on Friday?" in page.text
-    said = "Your messages: shows 2 more records and the fields Labels, Is seen and Size bytes."
+    said = "Your messages: shows 2 more records and the fields Labels, Is seen and Size."
     assert (said in page.text) is is_known

@@ -114,6 +114,9 @@ def test_preview_shows_what_describes_a_record_first_and_folds_the_rest(alice: B
     assert labels[0][:2] == ["From name", "Received at"]
     assert f"{len(labels[1])} more fields that it will read" in folded
     assert len(labels[0]) <= 5
+    assert "5 March 2026, 18:30" in first
+    assert "[&quot;" not in sample
+    assert "null" not in sample
     record = Record.unscoped.get(connection_id=PERSONAL, stream="messages", record_key="m3")
     assert len(labels[0] + labels[1]) == len(record.data)
 

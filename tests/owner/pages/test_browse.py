@@ -213,7 +213,8 @@ TRACKER: dict[str, Any] = {
             "schema": {"type": "object", "required": ["id"], "properties": {
                 "id": {"type": "string"},
                 "sport": {"type": "string", "x_pdpp_role": "primary-title"},
-                "minutes": {"type": "number"},
+                "distance_m": {"type": "integer"},
+                "rest_seconds": {"type": "integer"},
                 "shoe": {"type": "string"},
                 "began": {"type": "string", "format": "date-time", "x_pdpp_role": "event-time"}}},
             "primary_key": ["id"],
@@ -263,7 +264,7 @@ def tracker(world: World) -> str:
         purchase("p3", "2026-05-30", "Pay", 900, "EUR"),
         purchase("p4", "2026-05-30", "Travel", -3000, "JPY"),
         purchase("p5", "2026-04-30", "Food", -99, "EUR"),
-        ("cin_track", "runs", {"id": "r1", "sport": "running", "minutes": 42.5, "shoe": "Blue",
+        ("cin_track", "runs", {"id": "r1", "sport": "running", "distance_m": 5200, "rest_seconds": 3900, "shoe": "Blue",
                                "began": "2026-05-04T06:00:00Z"}),
     )  # fmt: skip
     return "/records/cin_track"
@@ -272,7 +273,7 @@ def tracker(world: World) -> str:
 def test_measures_are_charts_of_sums_and_of_ranges(tracker: str, alice: Browser) -> None:
     page = alice.open(f"{tracker}/samples/?month=2026-05")
 
-    assert "Steps in steps 6,000 0" in page.text
+    assert "Steps 6,000 0" in page.text
     assert "Total 7,000 Average 3,500 Highest 6,000 From 3 values" in page.text
     assert "Pulse in bpm" in page.text
     assert "Average 63.3 Lowest 50 Highest 80 From 3 values" in page.text
@@ -281,6 +282,18 @@ def test_measures_are_charts_of_sums_and_of_ranges(tracker: str, alice: Browser)
     year = alice.open(page.link("2026"))
     assert "Total 7,000 Average 7,000 Highest 7,000" in year.text
     assert "No records in April 2026." in alice.open(f"{tracker}/samples/?month=2026-04").text
+
+
+def test_units_are_words(tracker: str, world: World, alice: Browser) -> None:
+    taken = "2026-06-04T08:00:00Z"
+    world.put(*(("cin_track", "samples", {"id": key, "what": key, "reading": value, "in": unit,
+                 "taken": taken}) for key, value, unit in
+                (("steps", 12469.0, "count"), ("pulse", 61, "count/min"), ("sleep", 465, "min"))))  # fmt: skip
+    page = alice.open(f"{tracker}/samples/?month=2026-06")
+
+    for words in ("Steps 12,469 steps", "Pulse 61 per min", "Sleep 7 h 45 min"):
+        assert words in page.text, words
+    assert "Steps 12,469 steps" in alice.open("/day/2026-06-04").text
 
 
 def test_positions_are_a_drawn_map(tracker: str, alice: Browser) -> None:
@@ -338,7 +351,10 @@ def test_a_day_with_many_values_folds_them_and_shows_more_of_one_stream(
 def test_other_records_show_a_few_values(tracker: str, alice: Browser) -> None:
     page = alice.open(f"{tracker}/runs/")
 
-    assert "running Minutes: 42.5 \N{MIDDLE DOT} Shoe: Blue 06:00" in page.text
+    assert (
+        "running Distance: 5.2 km \N{MIDDLE DOT} Rest: 1 h 5 min \N{MIDDLE DOT} Shoe: Blue"
+        in page.text
+    )
 
 
 def test_what_a_list_showed_is_on_record(world: World, alice: Browser) -> None:

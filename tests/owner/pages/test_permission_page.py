@@ -38,8 +38,8 @@ def test_page_shows_the_difference(world: World, alice: Browser) -> None:
     page = alice.open(ask(world, fields="size_bytes"))
 
     assert "Bob asks to read more" in page.text
-    assert "It could not read Size bytes of Your messages in Mail" in page.text
-    assert "Your messages: shows the field Size bytes." in page.text
+    assert "It could not read Size of Your messages in Mail" in page.text
+    assert "Your messages: shows the field Size." in page.text
     assert "5 records, 10 January 2026 to 5 March 2026" in page.text
     assert "700" in page.text, "the newest record shows the field"
     assert "Shall we meet" not in page.text, "and no other one"
