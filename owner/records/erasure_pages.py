@@ -36,9 +36,9 @@ class EraseForm(forms.Form):
     """A word where everything goes; a choice where somebody may have to be told."""
 
     untold = forms.BooleanField(
-        label="Tell nobody, and keep not even the key",
+        label="Do not tell apps, and do not keep its key",
         required=False,
-        help_text="Clients that were shown it then go on believing that it is there.",
+        help_text="Apps that were shown it do not learn that it is gone.",
     )
     word = forms.CharField(label=f"Type “{WORD}”", required=False)
 
@@ -87,7 +87,8 @@ def ask(request: HttpRequest) -> HttpResponse:
 
 def receipts_page(request: HttpRequest) -> HttpResponse:
     """What was erased, latest first."""
-    lines = [_lines(each) for each in list_receipts(owner().pk, most=LATEST)]
+    labels = _labels()
+    lines = [_lines(each, labels) for each in list_receipts(owner().pk, most=LATEST)]
     context = {"receipts": lines, "everything_url": url(ErasureScope.OWNER)}
     return page(request, "erasing/receipts", title="What was erased", context=context)
 
@@ -97,7 +98,7 @@ def watch(request: HttpRequest, object_id: str) -> HttpResponse:
     erasure = _known(object_id)
     progress = reverse("admin:evidence_erasure_progress", args=[object_id])
     context = {
-        "erasure": _lines(erasure),
+        "erasure": _lines(erasure, _labels()),
         "percent": _percent(request, erasure),
         "progress_url": f"{progress}?{request.GET.urlencode()}",
         "seconds": REFRESH_SECONDS,
@@ -109,7 +110,7 @@ def watch(request: HttpRequest, object_id: str) -> HttpResponse:
 def progress(request: HttpRequest, object_id: str) -> HttpResponse:
     """The same for scripts."""
     erasure = _known(object_id)
-    run = {"text": _lines(erasure)["removed"], "percent": _percent(request, erasure)}
+    run = {"text": _lines(erasure, {})["removed"], "percent": _percent(request, erasure)}
     return JsonResponse({"is_going_on": erasure.finished_at is None, "runs": [run]})
 
 
@@ -178,10 +179,18 @@ def _known(erasure_id: str) -> Erasure:
     return found
 
 
-def _lines(erasure: Erasure) -> dict[str, str]:
+def _labels() -> dict[str, str]:
+    return {connection.pk: connection.label for connection in _mine()}
+
+
+def _lines(erasure: Erasure, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return a receipt in words. `labels` are the names of connections that are still there."""
+    what, connection_id = describe_scope(erasure), erasure.connection_id or ""
+    if connection_id in labels:
+        what = what.replace(connection_id, f"“{labels[connection_id]}”")
     return {
         "id": erasure.erasure_id,
-        "what": describe_scope(erasure),
+        "what": what,
         "by": erasure.by,
         "wanted": format_time(erasure.wanted_at),
         "finished": format_time(erasure.finished_at, never=""),

@@ -39,7 +39,7 @@ def test_a_record_goes_from_its_own_page(world: World, alice: Browser) -> None:
 
     assert stored.record(PERSONAL, "m1") is None
     assert "Receipt" in done.text
-    assert "one record of messages of cin_personal" in done.text
+    assert "one record of messages of “Personal mail”" in done.text
     assert "m1" not in done.text
     assert stored.kinds(PERSONAL, "m1") == ""  # only the owner has seen it, on this page
     assert record_page(alice).status == 404
@@ -48,7 +48,7 @@ def test_a_record_goes_from_its_own_page(world: World, alice: Browser) -> None:
 def test_no_deletion_is_published_if_the_owner_chooses_so(world: World, alice: Browser) -> None:
     assert world.get("/v1/streams/messages/records/m1", connection_id=PERSONAL).status == 200
     form = alice.open(record_page(alice).link("Erase this record")).form
-    form.tick("Tell nobody")
+    form.tick("Do not tell apps")
     alice.press(form)
     assert stored.kinds(PERSONAL, "m1") == ""
 
