@@ -39,11 +39,19 @@ class SourceAdmin(OwnerAdmin[Source]):
         " {} on the server declares a new one.",
         "manage.py declare FILE",
     )
-    list_display = ("display_name", "connector_key", "version", "streams")
+    list_display = ("name", "short_name", "version", "streams")
     list_select_related = ("current_declaration",)
     search_fields = ("display_name", "connector_key")
     search_help_text = "Search by name"
     ordering = ("display_name", "pk")
+
+    @display(description="name", ordering="display_name")
+    def name(self, source: Source) -> str:
+        return source.display_name
+
+    @display(description="short name", ordering="connector_key")
+    def short_name(self, source: Source) -> str:
+        return source.connector_key
 
     @display(description="version")
     def version(self, source: Source) -> str:
