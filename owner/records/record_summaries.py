@@ -173,12 +173,12 @@ class RecordSummary:
     @property
     def value(self) -> str:
         """The measured value with its unit; empty for records without one."""
-        number = self.record.data.get(self.roles.measure or "")
-        is_number = isinstance(number, int | float) and not isinstance(number, bool)
-        text = number_text(number) if is_number else self.line(self.roles.measure)
-        unit = self.line(self.roles.unit)
-        if is_number and unit == "min":
-            return duration_text(60 * number)
+        number: Any = self.record.data.get(self.roles.measure or "")
+        unit, text = self.line(self.roles.unit), self.line(self.roles.measure)
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            if unit == "min":
+                return duration_text(60 * number)
+            text = number_text(number)
         return " ".join(filter(None, (text, unit_text(unit, self.line(self.roles.title)))))
 
     @property
