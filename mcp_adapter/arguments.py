@@ -1,7 +1,8 @@
 """Define tool arguments once, for both the input schema and the validation of calls.
 
 MCP hosts pass on types, enums and descriptions but drop `minimum` and `maximum`, so descriptions
-state every bound in words. An unknown argument is refused with the nearest valid name.
+state every bound in words. An unknown argument is refused with the nearest valid name. Arguments that
+several tools share are defined at the end.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
+from evidence import limits
 from mcp_adapter.errors import AdapterError
 
 Arguments: TypeAlias = Mapping[str, Any]
@@ -160,3 +162,88 @@ def _argument_error(tool: str, name: str, kind: str, *, expected: str) -> Adapte
         param=name,
         next_step=f"Call {tool} again with {name} corrected.",
     )
+
+
+_OPERATORS = ("gte", "gt", "lte", "lt", "ne", "in", "contains", "words")
+_LISTS = ("ne", "in")
+_SCALARS = (str, int, float, bool)
+
+CONNECTION_ID = string("connection_id", "From schema", max_length=200)
+STREAM = string("stream", "From schema", required=True)
+FIELDS = string_list("fields", "Only these fields", max_items=limits.QUERY_ARRAY_MAX)
+CURSOR = string("cursor")
+AFTER = string("after")
+BEFORE = string("before")
+
+
+def limit_argument(description: str) -> Argument:
+    """Define the page size argument; the description states its bounds."""
+    return integer("limit", description, minimum=1, maximum=limits.PAGE_MAX)
+
+
+def _parse_filter(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or not value:
+        raise _invalid_filter("Filter must be an object with at least one field.")
+    conditions = {
+        field: {"in": condition} if isinstance(condition, list) else condition
+        for field, condition in value.items()
+    }
+    for field, condition in conditions.items():
+        if "[" in field or "]" in field or not field:
+            raise _invalid_filter("Filter keys are plain field names, without brackets.")
+        if isinstance(condition, dict):
+            _check_range(condition)
+        elif not isinstance(condition, _SCALARS):
+            raise _invalid_filter(
+                "A filter value is a string, number or boolean, a list of these, or a range."
+            )
+    return conditions
+
+
+def _check_range(bounds: dict[str, Any]) -> None:
+    if not bounds or not all(operator in _OPERATORS for operator in bounds):
+        raise _invalid_filter(f"A condition uses only {', '.join(_OPERATORS)}.")
+    values = [
+        each
+        for operator, bound in bounds.items()
+        for each in (bound if operator in _LISTS and isinstance(bound, list) else [bound])
+    ]
+    if [] in bounds.values() or not all(isinstance(value, _SCALARS) for value in values):
+        raise _invalid_filter(
+            "The values of a condition are strings, numbers or booleans; ne and in also take lists."
+        )
+
+
+def _invalid_filter(message: str) -> AdapterError:
+    return AdapterError(
+        "invalid_filter",
+        message,
+        param="filter",
+        next_step='Pass filter as {"field": value} or {"field": {"gte": value}}; '
+        "schema(stream) lists what can be filtered.",
+    )
+
+
+def _parse_expand_limit(value: Any) -> dict[str, int]:
+    if (
+        not isinstance(value, dict)
+        or not value
+        or any("[" in name or not name for name in value)
+        or any(type(count) is not int or count < 1 for count in value.values())
+    ):
+        raise AdapterError(
+            "invalid_expand",
+            "expand_limit must be an object of relation names and whole numbers from 1.",
+            param="expand_limit",
+            next_step='Pass expand_limit as {"relation": 5}; schema(stream) lists the relations.',
+        )
+    return value
+
+
+FILTER = object_(
+    "filter",
+    "{field: v; [v]; {gte|gt|lte|lt|ne|contains|words: v}}",
+    parse=_parse_filter,
+)
+EXPAND = string_list("expand", "Relations to include")
+EXPAND_LIMIT = object_("expand_limit", "{relation: count}", parse=_parse_expand_limit)

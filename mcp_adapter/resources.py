@@ -12,12 +12,11 @@ import mcp_types as types
 from evidence import limits, record_ids
 from evidence.item_lines import origin_mark
 from evidence.json_text import dumps, grapheme_floor
-from mcp_adapter import rest_params
 from mcp_adapter.arguments import Arguments
-from mcp_adapter.budget import Budget
 from mcp_adapter.errors import AdapterError, error_from_response
-from mcp_adapter.rest import Rest
-from mcp_adapter.tool import Call, Result
+from mcp_adapter.rest import Rest, connection_params, query_params, record_path, stream_path
+from mcp_adapter.targets import parse_uri, referenced_blob_id, resolve_record
+from mcp_adapter.tool import Budget, Call, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +65,20 @@ def read_window(
 ) -> FieldWindow:
     """Read the window that the arguments select. Raises ToolError."""
     params = [
-        *rest_params.connection_params(ref.connection_id),
+        *connection_params(ref.connection_id),
         ("field", path),
         *_window_params(arguments),
     ]
-    body = call.get_json(f"{rest_params.record_path(ref)}/field-window", params)
+    body = call.get_json(f"{record_path(ref)}/field-window", params)
     field = body["field"]
     return FieldWindow(
-        rest_params.resolve_record(ref, body),
+        resolve_record(ref, body),
         path,
         field.get("type", "string"),
         body["window"],
         {name: field[name] for name in ("media_type", "size_bytes", "item_count") if name in field},
         body.get("origin"),
-        rest_params.referenced_blob_id(field.get("blob")),
+        referenced_blob_id(field.get("blob")),
     )
 
 
@@ -97,9 +96,7 @@ def _window_params(arguments: Arguments) -> list[tuple[str, str]]:
             "cursor is a number of characters, as next_cursor gives it", param="cursor"
         )
     if "q" in arguments:
-        start = rest_params.query_params(
-            arguments, "q", "occurrence", "before_chars", "after_chars"
-        )
+        start = query_params(arguments, "q", "occurrence", "before_chars", "after_chars")
     else:
         start = [("offset_chars", str(arguments.get("offset_chars", int(cursor))))]
     limit = arguments.get("limit_chars", limits.WINDOW_DEFAULT_CHARS)
@@ -135,7 +132,7 @@ def _read_range(
     """Return some bytes of the blob, its media type and its total size."""
     response = call.get(
         f"/v1/blobs/{record_ids.path_segment(uri.name)}",
-        rest_params.connection_params(uri.connection_id),
+        connection_params(uri.connection_id),
         headers={"Range": f"bytes={start}-{start + length - 1}"},
     )
     if response.status not in {200, 206}:
@@ -221,22 +218,22 @@ _Contents = list[types.TextResourceContents | types.BlobResourceContents]
 
 def read(uri: str, rest: Rest, authority: object) -> _Contents:
     """Return the contents that a URI names. Raises ToolError."""
-    parsed = rest_params.parse_uri(uri, param="uri")
+    parsed = parse_uri(uri, param="uri")
     call = Call(parsed.window, rest, authority, "")
     if parsed.kind == "blob":
         return [_blob(uri, call, parsed)]
     if parsed.kind == "stream":
-        path = rest_params.stream_path(parsed.name)
-        params = rest_params.connection_params(parsed.connection_id)
+        path = stream_path(parsed.name)
+        params = connection_params(parsed.connection_id)
         return [_json(uri, call.get_json(path, params))]
     record = parsed.record
     assert record is not None  # noqa: S101 - the remaining two kinds name a record
     if parsed.kind == "record":
         params = [
-            *rest_params.connection_params(record.connection_id),
+            *connection_params(record.connection_id),
             ("max_bytes", str(limits.MAX_BYTES_MOST)),
         ]
-        return [_json(uri, call.get_json(rest_params.record_path(record), params))]
+        return [_json(uri, call.get_json(record_path(record), params))]
     window = read_window(
         call, record, path=parsed.window["field_path"], arguments=parsed.window
     ).window

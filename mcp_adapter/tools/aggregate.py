@@ -6,11 +6,32 @@ from evidence import limits
 from evidence.item_lines import group_line, next_call, origin_mark
 from evidence.json_text import dumps
 from evidence.page_cutter import largest_that_fits
-from mcp_adapter import budget as budgets
-from mcp_adapter import rest_params
-from mcp_adapter.arguments import Arguments, choice, string, string_list
+from mcp_adapter.arguments import (
+    AFTER,
+    BEFORE,
+    CONNECTION_ID,
+    CURSOR,
+    FILTER,
+    STREAM,
+    Arguments,
+    choice,
+    limit_argument,
+    string,
+    string_list,
+)
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.tool import Call, Result, Tool
+from mcp_adapter.rest import query_params, stream_path
+from mcp_adapter.tool import (
+    AGGREGATE_BUDGET,
+    PAGE_BUDGET,
+    Budget,
+    Call,
+    Result,
+    Tool,
+    limit_params,
+    max_bytes_argument,
+    requested_budget,
+)
 
 _HEAD_MEMBERS = ("metric", "metrics", "stream", "field", "values", "money", "group_by",
                  "group_by_time", "granularity")  # fmt: skip
@@ -49,7 +70,7 @@ DESCRIPTION = (
     "other_count. May be shown as structured output."
 )
 ARGUMENTS = (
-    rest_params.STREAM,
+    STREAM,
     choice("metric", ("count", "sum", "avg", "min", "max", "count_distinct")),
     string_list("metrics", "Several, as sum or avg:field", max_items=8),
     string("field", "For all but count"),
@@ -58,13 +79,13 @@ ARGUMENTS = (
     choice("granularity", ("minute", "hour", "day", "week", "month", "quarter", "year")),
     string("time_zone", "IANA name, default UTC"),
     string("sort", "key or metric, - for descending"),
-    rest_params.limit_argument("Groups, 1 to 100"),
-    rest_params.CURSOR,
-    rest_params.FILTER,
-    rest_params.AFTER,
-    rest_params.BEFORE,
-    rest_params.CONNECTION_ID,
-    budgets.max_bytes_argument(budgets.PAGE),
+    limit_argument("Groups, 1 to 100"),
+    CURSOR,
+    FILTER,
+    AFTER,
+    BEFORE,
+    CONNECTION_ID,
+    max_bytes_argument(PAGE_BUDGET),
 )
 _FORWARDED = (
     "metric",
@@ -94,25 +115,25 @@ def run(call: Call) -> Result:
             next_step='Call aggregate again with metric="count", for example.',
         )
     is_grouped = "group_by" in arguments or "group_by_time" in arguments
-    default = budgets.PAGE if is_grouped else budgets.AGGREGATE
-    budget = budgets.requested_budget(arguments, default=default)
-    params = rest_params.query_params(arguments, *_FORWARDED)
+    default = PAGE_BUDGET if is_grouped else AGGREGATE_BUDGET
+    budget = requested_budget(arguments, default=default)
+    params = query_params(arguments, *_FORWARDED)
     if is_grouped:
         steps = {"next": _next_steps({"next_cursor": ""}, arguments)}
         params += [
             ("limit", str(arguments.get("limit", limits.GROUPS_MAX))),
-            *budgets.limit_params(budget, structured={**steps, "data": 0}, text=steps),
+            *limit_params(budget, structured={**steps, "data": 0}, text=steps),
         ]
     else:
-        params += rest_params.query_params(arguments, "limit")
-    body = call.get_json(f"{rest_params.stream_path(arguments['stream'])}/aggregate", params)
+        params += query_params(arguments, "limit")
+    body = call.get_json(f"{stream_path(arguments['stream'])}/aggregate", params)
     result = _build(body, arguments)
     if not budget.allows(result):
         result = _shorter(body, arguments, budget)
     return result
 
 
-def _shorter(body: dict[str, Any], arguments: Arguments, budget: budgets.Budget) -> Result:
+def _shorter(body: dict[str, Any], arguments: Arguments, budget: Budget) -> Result:
     """Return the first groups that fit, or the value without the next steps. Raises AdapterError."""
     groups = body.get("groups") or []
 

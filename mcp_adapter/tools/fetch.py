@@ -13,11 +13,21 @@ from evidence.page_cutter import (
     largest_that_fits,
     shrink_record,
 )
-from mcp_adapter import budget as budgets
-from mcp_adapter import rest_params
-from mcp_adapter.arguments import string
+from mcp_adapter.arguments import CONNECTION_ID, EXPAND, EXPAND_LIMIT, FIELDS, string
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.tool import Call, Result, Tool, require_expandable
+from mcp_adapter.rest import connection_params, query_params, record_path
+from mcp_adapter.targets import parse_record, referenced_blob_id, resolve_record
+from mcp_adapter.tool import (
+    READ_BUDGET,
+    Budget,
+    Call,
+    Result,
+    Tool,
+    limit_param,
+    max_bytes_argument,
+    requested_budget,
+    require_expandable,
+)
 
 # Everything that str.splitlines() or a terminal takes for the end of a line.
 _LINE_BREAK = re.compile("[\\x00-\\x08\\x0a-\\x1f\\x7f-\\x9f\u2028\u2029]")
@@ -140,7 +150,7 @@ def build_document(record: FetchedRecord, passage: TextPassage | None) -> dict[s
 def _blob(body: dict[str, Any]) -> dict[str, Any]:
     """Return how to read the binary content of the record, if it has any."""
     reference = body.get("data", {}).get("blob_ref")
-    blob_id = rest_params.referenced_blob_id(reference)
+    blob_id = referenced_blob_id(reference)
     if blob_id is None:
         return {}
     uri = record_ids.blob_uri(blob_id, connection_id=body.get("connection_id"))
@@ -182,11 +192,11 @@ DESCRIPTION = (
 )
 ARGUMENTS = (
     string("id", "connection_id/stream:record_id", required=True),
-    rest_params.CONNECTION_ID,
-    rest_params.FIELDS,
-    rest_params.EXPAND,
-    rest_params.EXPAND_LIMIT,
-    budgets.max_bytes_argument(budgets.READ),
+    CONNECTION_ID,
+    FIELDS,
+    EXPAND,
+    EXPAND_LIMIT,
+    max_bytes_argument(READ_BUDGET),
 )
 _FORWARDED = ("fields", "expand", "expand_limit")
 _OVERHEAD = 400
@@ -197,18 +207,18 @@ _MIN_TEXT_CHARS, _LEAST_TEXT_CHARS = 300, 40
 
 def run(call: Call) -> Result:
     """Read the record, and fit its main text and its other fields into the budget."""
-    ref = rest_params.parse_record(call.arguments)
+    ref = parse_record(call.arguments)
     require_expandable(call, stream=ref.stream, connection_id=ref.connection_id)
-    budget = budgets.requested_budget(call.arguments, default=budgets.READ)
+    budget = requested_budget(call.arguments, default=READ_BUDGET)
     params = [
-        *rest_params.connection_params(ref.connection_id),
-        *rest_params.query_params(call.arguments, *_FORWARDED),
+        *connection_params(ref.connection_id),
+        *query_params(call.arguments, *_FORWARDED),
         ("form", "compact"),
-        budgets.limit_param("max_bytes", budget.structured - _OVERHEAD),
-        budgets.limit_param("max_line_bytes", budget.text - _OVERHEAD),
+        limit_param("max_bytes", budget.structured - _OVERHEAD),
+        limit_param("max_line_bytes", budget.text - _OVERHEAD),
     ]
-    body = call.get_json(rest_params.record_path(ref), params)
-    ref = rest_params.resolve_record(ref, body)
+    body = call.get_json(record_path(ref), params)
+    ref = resolve_record(ref, body)
     url = record_url(call.public_url, ref)
     record = FetchedRecord(call.arguments["id"], record_ids.format_id(ref), url, body)
     result = _fit_text(record, budget, least=_MIN_TEXT_CHARS)
@@ -223,7 +233,7 @@ def run(call: Call) -> Result:
     return result
 
 
-def _fit_fields(record: FetchedRecord, budget: budgets.Budget) -> Result | None:
+def _fit_fields(record: FetchedRecord, budget: Budget) -> Result | None:
     """Return the document with a short main text and as much of the other fields as fits."""
     data = record.body.get("data") or {}
     field = _main_field(record.body)
@@ -240,7 +250,7 @@ def _fit_fields(record: FetchedRecord, budget: budgets.Budget) -> Result | None:
     return _fit_text(with_fields(shorter), budget)
 
 
-def _fit_text(record: FetchedRecord, budget: budgets.Budget, *, least: int = 0) -> Result | None:
+def _fit_text(record: FetchedRecord, budget: Budget, *, least: int = 0) -> Result | None:
     """Return the document with as much of its main text as fits, or None if less than `least`."""
     field = _main_field(record.body)
     if field is None:

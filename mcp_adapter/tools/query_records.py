@@ -15,10 +15,33 @@ from evidence.item_lines import (
 )
 from evidence.json_text import dumps
 from evidence.page_cutter import is_window_descriptor
-from mcp_adapter import budget as budgets
-from mcp_adapter import rest_params
-from mcp_adapter.arguments import Arguments, choice, string
-from mcp_adapter.tool import Call, Result, Tool, require_expandable
+from mcp_adapter.arguments import (
+    AFTER,
+    BEFORE,
+    CONNECTION_ID,
+    CURSOR,
+    EXPAND,
+    EXPAND_LIMIT,
+    FIELDS,
+    FILTER,
+    STREAM,
+    Arguments,
+    choice,
+    limit_argument,
+    string,
+)
+from mcp_adapter.rest import query_params, stream_path
+from mcp_adapter.tool import (
+    PAGE_BUDGET,
+    Call,
+    Result,
+    Tool,
+    limit_params,
+    max_bytes_argument,
+    read_page,
+    requested_budget,
+    require_expandable,
+)
 
 DESCRIPTION = (
     "List records of one stream, newest first (read-only; GET /v1/streams/{stream}/records). "
@@ -29,22 +52,22 @@ DESCRIPTION = (
     "next_changes_since, never a date. May be shown as structured output."
 )
 ARGUMENTS = (
-    rest_params.STREAM,
-    rest_params.CONNECTION_ID,
-    rest_params.FILTER,
-    rest_params.AFTER,
-    rest_params.BEFORE,
-    rest_params.FIELDS,
+    STREAM,
+    CONNECTION_ID,
+    FILTER,
+    AFTER,
+    BEFORE,
+    FIELDS,
     string("view", "Instead of fields"),
     string("sort", "Field, - for descending"),
     choice("order", ("asc", "desc")),
     choice("count", ("none", "estimated", "exact")),
-    rest_params.limit_argument("Records, 1 to 100"),
-    rest_params.CURSOR,
+    limit_argument("Records, 1 to 100"),
+    CURSOR,
     string("changes_since", '"beginning" or a next_changes_since'),
-    rest_params.EXPAND,
-    rest_params.EXPAND_LIMIT,
-    budgets.max_bytes_argument(budgets.PAGE),
+    EXPAND,
+    EXPAND_LIMIT,
+    max_bytes_argument(PAGE_BUDGET),
 )
 _FORWARDED = (
     "connection_id",
@@ -71,16 +94,16 @@ def run(call: Call) -> Result:
     stream = arguments["stream"]
     connection_id = arguments.get("connection_id")
     require_expandable(call, stream=stream, connection_id=connection_id)
-    budget = budgets.requested_budget(arguments, default=budgets.PAGE)
+    budget = requested_budget(arguments, default=PAGE_BUDGET)
     steps = {"page": next_call("query_records", arguments, cursor=""), "read": _READ}
     export = _export(arguments, stream=stream)
     overhead: dict[str, Any] = {"next": steps, **export}
     if connection_id is None:
         overhead["sources"] = "x" * SOURCES_BYTES
     params = [
-        *rest_params.query_params(arguments, *_FORWARDED),
+        *query_params(arguments, *_FORWARDED),
         ("form", "compact"),
-        *budgets.limit_params(
+        *limit_params(
             budget,
             structured={**overhead, "handles": [], "data": 0},
             text={"has_more": False, "records": [], **overhead},
@@ -92,10 +115,8 @@ def run(call: Call) -> Result:
         result = _build(page, arguments, stream=stream, export=export)
         return result if budget.allows(result) else _build(page, arguments, stream=stream)
 
-    path = f"{rest_params.stream_path(stream)}/records"
-    return budgets.read_page(
-        lambda params: call.get_json(path, params), params, build=build, budget=budget
-    )
+    path = f"{stream_path(stream)}/records"
+    return read_page(lambda params: call.get_json(path, params), params, build=build, budget=budget)
 
 
 def _build(
@@ -152,12 +173,11 @@ def _next_steps(
 
 def _first_cut(record: dict[str, Any]) -> dict[str, Any] | None:
     """Return the call that reads the first field that is not shown whole, if any."""
-    target = target_arguments(record)
     for name, value in (record.get("data") or {}).items():
         if is_window_descriptor(value):
-            return next_call("read_record_field", target, field_path=name)
+            return next_call("read_record_field", target_arguments(record), field_path=name)
     if omitted := record.get("omitted_fields"):
-        return next_call("fetch", target, fields=omitted)
+        return next_call("fetch", target_arguments(record), fields=omitted)
     return None
 
 
@@ -172,7 +192,7 @@ def _export(arguments: Arguments, *, stream: str) -> dict[str, str]:
         words += ["--view", arguments["view"]]
     if "fields" in arguments:
         words += ["--fields", ",".join(arguments["fields"])]
-    for name, value in rest_params.query_params(arguments, "filter", "after", "before"):
+    for name, value in query_params(arguments, "filter", "after", "before"):
         words += ["--param", f"{name}={value}"]
     return {"export": shlex.join(words)}
 

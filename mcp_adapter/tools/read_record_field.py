@@ -6,12 +6,12 @@ from evidence import limits, record_ids
 from evidence.item_lines import origin_mark
 from evidence.json_text import dumps
 from evidence.page_cutter import largest_that_fits
-from mcp_adapter import budget as budgets
-from mcp_adapter import resources, rest_params
+from mcp_adapter import resources
 from mcp_adapter.arguments import Arguments, integer, string
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.resources import FieldWindow, read_window
-from mcp_adapter.tool import Call, Result, Tool
+from mcp_adapter.targets import parse_target
+from mcp_adapter.tool import READ_BUDGET, Call, Result, Tool, max_bytes_argument, requested_budget
 
 DESCRIPTION = (
     "Read a window of one field of a record, with next and previous calls "
@@ -35,15 +35,15 @@ ARGUMENTS = (
     integer("offset_chars", "Where to start, from 0", minimum=0, maximum=10**12 - 1),
     string("cursor", "next_cursor or previous_cursor"),
     integer("limit_chars", f"1 to {_MAX_CHARS}, default 4096", minimum=1, maximum=_MAX_CHARS),
-    budgets.max_bytes_argument(budgets.READ),
+    max_bytes_argument(READ_BUDGET),
 )
 
 
 def run(call: Call) -> Result:
     """Read the window, and shorten it if it exceeds the budget."""
     arguments = call.arguments
-    uri = rest_params.parse_target(arguments)
-    budget = budgets.requested_budget(arguments, default=budgets.READ)
+    uri = parse_target(arguments)
+    budget = requested_budget(arguments, default=READ_BUDGET)
     if uri.kind == "blob":
         return resources.blob_result(call, uri, budget=budget)
     if not any(name in arguments for name in ("cursor", "offset_chars", "q")):

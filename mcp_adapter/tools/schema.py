@@ -5,12 +5,11 @@ from typing import Any
 from evidence.item_lines import next_call
 from evidence.json_text import dumps, wire_size
 from evidence.page_cutter import largest_that_fits
-from mcp_adapter import budget as budgets
-from mcp_adapter import rest_params
-from mcp_adapter.arguments import Arguments, choice, string
+from mcp_adapter.arguments import CURSOR, Arguments, choice, string
 from mcp_adapter.errors import AdapterError
+from mcp_adapter.rest import query_params
 from mcp_adapter.schema_pages import SchemaEntry, build_page, split_entries
-from mcp_adapter.tool import Call, Result, Tool
+from mcp_adapter.tool import PAGE_BUDGET, SEARCH_BUDGET, Budget, Call, Result, Tool
 
 LEGEND = {
     "t": "type",
@@ -169,7 +168,7 @@ ARGUMENTS = (
     string("stream", "Stream name"),
     string("connection_id", "Only this connection", max_length=200),
     choice("detail", ("compact", "full")),
-    rest_params.CURSOR,
+    CURSOR,
 )
 _CURSOR_PREFIX = "schema:"
 
@@ -190,7 +189,7 @@ def run(call: Call) -> Result:
     body = {"connectors": [], **body} if "stream" in arguments else _as_index(body)
     entries = split_entries(body)
     start = _parse_cursor(arguments)
-    budget = budgets.SEARCH if full else _budget(body, first=start == 0)
+    budget = SEARCH_BUDGET if full else _budget(body, first=start == 0)
 
     def build(count: int) -> Result:
         return _build(body, entries, arguments, start=start, end=start + max(count, 1))
@@ -215,7 +214,7 @@ def _as_index(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _params(arguments: Arguments, *, full: bool) -> list[tuple[str, str]]:
-    connection = rest_params.query_params(arguments, "connection_id")
+    connection = query_params(arguments, "connection_id")
     if "stream" not in arguments:
         return [("view", "index"), *connection]
     form = ("detail", "full") if full else ("view", "compact")
@@ -234,7 +233,7 @@ def _parse_cursor(arguments: Arguments) -> int:
     return int(number)
 
 
-def _budget(body: dict[str, Any], *, first: bool) -> budgets.Budget:
+def _budget(body: dict[str, Any], *, first: bool) -> Budget:
     """Return the budget; the first page of an index names every stream in addition to it."""
     names = [
         name
@@ -243,7 +242,7 @@ def _budget(body: dict[str, Any], *, first: bool) -> budgets.Budget:
         for name in (str(connector.get("connector_key")), *connector["stream_names"])
     ]
     extra = sum(wire_size(name) for name in names) if first else 0
-    return budgets.Budget(budgets.PAGE.structured + extra, budgets.PAGE.text + extra)
+    return Budget(PAGE_BUDGET.structured + extra, PAGE_BUDGET.text + extra)
 
 
 def _build(

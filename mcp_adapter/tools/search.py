@@ -13,12 +13,31 @@ from evidence.item_lines import (
     target_arguments,
 )
 from evidence.json_text import dumps
-from mcp_adapter import budget as budgets
-from mcp_adapter import rest_params
-from mcp_adapter.arguments import Arguments, choice, string, string_list
+from mcp_adapter.arguments import (
+    AFTER,
+    BEFORE,
+    CONNECTION_ID,
+    CURSOR,
+    FILTER,
+    Arguments,
+    choice,
+    limit_argument,
+    string,
+    string_list,
+)
 from mcp_adapter.errors import AdapterError, error_from_response
-from mcp_adapter.rest import Params
-from mcp_adapter.tool import Call, Result, Tool, require_success
+from mcp_adapter.rest import Params, query_params
+from mcp_adapter.tool import (
+    SEARCH_BUDGET,
+    Call,
+    Result,
+    Tool,
+    limit_params,
+    max_bytes_argument,
+    read_page,
+    requested_budget,
+    require_success,
+)
 
 DESCRIPTION = (
     "Find records by words over all granted connections, merged, ranked (read-only; GET "
@@ -32,16 +51,16 @@ ARGUMENTS = (
     string("q", "Words to find"),
     string("query", "Same as q"),
     string_list("streams", "Only these streams"),
-    rest_params.CONNECTION_ID,
-    rest_params.FILTER,
-    rest_params.AFTER,
-    rest_params.BEFORE,
+    CONNECTION_ID,
+    FILTER,
+    AFTER,
+    BEFORE,
     choice("mode", ("lexical", "semantic", "hybrid"), "See search_modes in schema"),
     choice("match", ("exact",)),
     choice("sort", ("-time",), "Newest first"),
-    rest_params.limit_argument("Hits, 1 to 100"),
-    rest_params.CURSOR,
-    budgets.max_bytes_argument(budgets.SEARCH),
+    limit_argument("Hits, 1 to 100"),
+    CURSOR,
+    max_bytes_argument(SEARCH_BUDGET),
 )
 _PATHS = {"semantic": "/v1/search/semantic", "hybrid": "/v1/search/hybrid"}
 _FORWARDED = ("streams", "connection_id", "filter", "after", "before", "match", "sort", "cursor")
@@ -53,14 +72,14 @@ _FETCH = next_call("fetch", {"id": "x" * 50})
 def run(call: Call) -> Result:
     """Read one page of hits, and return each with a handle that opens it."""
     arguments = call.arguments
-    budget = budgets.requested_budget(arguments, default=budgets.SEARCH)
+    budget = requested_budget(arguments, default=SEARCH_BUDGET)
     path = _PATHS.get(arguments.get("mode", ""), "/v1/search")
     steps = {"next": {"page": next_call("search", arguments, cursor=""), "fetch": _FETCH}}
     params = [
         ("q", _query(arguments)),
-        *rest_params.query_params(arguments, *_FORWARDED),
+        *query_params(arguments, *_FORWARDED),
         ("form", "compact"),
-        *budgets.limit_params(
+        *limit_params(
             budget,
             structured={"results": [], **steps, "data": 0},
             text={"has_more": False, "results": [], **steps, "sources": "x" * 160},
@@ -79,7 +98,7 @@ def run(call: Call) -> Result:
         result = _build(page, call)
         return result if budget.allows(result) else _build(page, call, lean=True)
 
-    return budgets.read_page(request, params, build=build, budget=budget)
+    return read_page(request, params, build=build, budget=budget)
 
 
 def _build(page: dict[str, Any], call: Call, *, lean: bool = False) -> Result:

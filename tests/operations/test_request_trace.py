@@ -12,7 +12,7 @@ from mcp_adapter.inprocess import InProcessRest
 from operations.request_trace import RequestTrace, trace_request
 from tests.world import World
 
-MAX_MODULES = {"list": 25, "query_records": 34, "fetch": 33, "search": 50}
+MAX_MODULES = {"list": 25, "query_records": 32, "fetch": 32, "search": 48}
 
 
 def list_records(scope: Scope) -> object:
