@@ -1,4 +1,4 @@
-"""DRF authentication for bearer tokens, or for a scope authenticated in this process."""
+"""DRF authentication for bearer tokens, and the public URLs of this server."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -23,13 +23,10 @@ METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
 class BearerAuthentication(BaseAuthentication):
-    """Authenticate `Authorization: Bearer …`, or a scope that the MCP adapter authenticated."""
+    """Authenticate `Authorization: Bearer …`."""
 
     @override
     def authenticate(self, request: Request) -> tuple[None, Scope]:
-        scope = getattr(request._request, "pdpp_scope", None)  # noqa: SLF001 - DRF's own name
-        if isinstance(scope, Scope):
-            return None, scope
         scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
         if scheme != "Bearer" or not bearer:
             raise AuthenticationRequired(

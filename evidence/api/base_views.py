@@ -42,8 +42,8 @@ from evidence.errors import (
     UnsupportedVersion,
     WrongTokenKind,
 )
-from evidence.ledger.entries import DisclosedItem
-from evidence.ledger.writer import DisclosedAnswer, read_and_record, record_disclosure
+from evidence.ledger.entries import DisclosedAnswer, DisclosedItem
+from evidence.ledger.writer import read_and_record, record_disclosure
 
 logger = logging.getLogger(__name__)
 
@@ -249,14 +249,13 @@ class GrantedView(PublicView):
 
     @override
     def perform_authentication(self, request: Request) -> None:
-        super().perform_authentication(request)
-        if isinstance(request.auth, Scope):
+        scope = getattr(request._request, "pdpp_scope", None)  # noqa: SLF001 - DRF's own name
+        if scope is None:
+            super().perform_authentication(request)
+            scope = request.auth
+        if isinstance(scope, Scope):
             is_repeated = self.caller is not None  # a right ended, or a record was erased
-            self.caller = (
-                authenticate_again(request.auth, now=timezone.now())
-                if is_repeated
-                else request.auth
-            )
+            self.caller = authenticate_again(scope, now=timezone.now()) if is_repeated else scope
 
     @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:

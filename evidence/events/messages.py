@@ -41,8 +41,8 @@ from evidence.events.subscription_state import (
     requeue,
     set_status,
 )
-from evidence.ledger.entries import DisclosedItem
-from evidence.ledger.writer import DisclosedAnswer, record_disclosure
+from evidence.ledger.entries import DisclosedAnswer, DisclosedItem
+from evidence.ledger.writer import record_disclosure
 from evidence.models.events import Event, Subscription
 from evidence.reading.bookmarks import BEGINNING, FollowedStream
 

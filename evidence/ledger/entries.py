@@ -1,4 +1,4 @@
-"""Build ledger entries, their hashes and the seals of chain heads.
+"""Build ledger entries from what a response discloses, their hashes and the seals of chain heads.
 
 A hash covers the stored bytes, each part preceded by its length, so that no two entries hash the same
 bytes. A seal is keyed: a person who can write to the database can compute valid hashes, but not a
@@ -7,9 +7,10 @@ valid seal. This module runs no query.
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import NamedTuple
 from uuid import UUID
 
@@ -204,3 +205,86 @@ def divide_bytes(total: int, weights: Sequence[int]) -> list[int]:
         shares.append(boundary - allocated)
         allocated = boundary
     return shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisclosedAnswer:
+    """A response to record before it is sent.
+
+    A response without items counts for `charged_grants`.
+    """
+
+    route: str
+    request_id: str
+    items: Sequence[DisclosedItem]
+    size_bytes: int
+    charged_grants: Sequence[str] = ()
+
+
+class AnswerDraft:
+    """The entries of a response by chain, as far as they are known without the database."""
+
+    def __init__(self, scope: Scope, answer: DisclosedAnswer, now: datetime) -> None:
+        self.scope, self.answer, self.now = scope, answer, now
+        items = group_by_chain(scope, answer.items, charged_grants=answer.charged_grants)
+        self.chains = dict(sorted(items.items()))
+        self.keys = {chain: _keys(items) for chain, items in self.chains.items()}
+        counts = [len(items) for items in self.chains.values()]
+        self.sizes = dict(zip(self.chains, divide_bytes(answer.size_bytes, counts), strict=True))
+        self.is_owners = scope.package_id is None
+
+    @cached_property
+    def all_keys(self) -> list[RecordKey]:
+        return sorted({key for keys in self.keys.values() for key in keys})
+
+    @property
+    def needs_transaction(self) -> bool:
+        """Whether quotas or a single use are charged with the answer."""
+        return any(
+            (grant.limits or grant.single_use) and grant.grant_id in self.chains
+            for grant in self.scope.grants
+        )
+
+    @cached_property
+    def shown(self) -> list[tuple[str, str, int]]:
+        """The number of records shown by grant and stream; empty for the owner's own reads."""
+        if self.is_owners:
+            return []
+        counts: dict[tuple[str, str], int] = {}
+        for chain, keys in self.keys.items():
+            for _, stream, _ in keys:
+                counts[chain, stream] = counts.get((chain, stream), 0) + 1
+        return sorted((chain, stream, records) for (chain, stream), records in counts.items())
+
+    @property
+    def connection_ids(self) -> set[str]:
+        return {item.connection_id for item in self.answer.items}
+
+    def entry(
+        self, head: ChainHead, references: Mapping[RecordKey, RecordReference]
+    ) -> LedgerEntry:
+        """Return the entry that follows the head of its chain."""
+        named = [references[key] for key in self.keys[head.chain]]
+        named.sort(key=lambda reference: reference.pseudonym.int)
+        return LedgerEntry(
+            chain=head.chain,
+            seq=head.seq + 1,
+            at=self.now,
+            client_id=self.scope.client_id or "",
+            token_id=self.scope.token_id,
+            request_id=self.answer.request_id,
+            route=self.answer.route,
+            covered=covered_json(self.chains[head.chain]),
+            record_count=len(named),
+            size_bytes=self.sizes[head.chain],
+            pseudonyms=tuple(reference.pseudonym for reference in named),
+            record_digests=tuple(reference.digest for reference in named),
+        )
+
+
+def _keys(items: Iterable[DisclosedItem]) -> set[RecordKey]:
+    return {
+        (item.connection_id, item.stream, item.record_key)
+        for item in items
+        if item.record_key is not None
+    }

@@ -10,9 +10,7 @@ concurrent responses cannot deadlock.
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -20,33 +18,26 @@ from django.db import OperationalError, transaction
 from prometheus_client import Counter as Metric
 
 from evidence.access.grant_lifecycle import use_once
+from evidence.access.grant_states import COUNT_USABLE_GRANTS, FIND_ENDED_BEARER
 from evidence.access.quotas import DisclosureCost, charge
 from evidence.access.scope import Scope
 from evidence.access.sql import (
     SQL,
     fetch_all_generic_plan,
-    find_pseudonyms,
+    find_erased,
     text_array,
     time_limited,
 )
+from evidence.ledger.chain_locks import lock_chains
 from evidence.ledger.entries import (
-    GENESIS,
+    AnswerDraft,
     ChainHead,
+    DisclosedAnswer,
     DisclosedItem,
     LedgerEntry,
     RecordKey,
     RecordReference,
-    covered_json,
-    divide_bytes,
-    group_by_chain,
     seal,
-)
-from evidence.ledger.statements import (
-    ENTRY_PLACEHOLDERS,
-    RECORD_ANSWER,
-    SHOWN_PLACEHOLDERS,
-    lock_chains,
-    node_conditions,
 )
 from evidence.ledger.tripwire import UNWATCHED_SLACK, check_tripwires
 
@@ -65,22 +56,70 @@ _chain_locks = [threading.Lock() for _ in range(64)]
 """Responses of one chain take turns, so that each knows the end that the one before it wrote."""
 
 
+ENTRY_TYPES = {
+    "chain": "text", "seq": "bigint", "at": "timestamptz", "client_id": "text", "token_id": "text",
+    "request_id": "text", "route": "text", "covered": "text", "record_count": "int",
+    "size_bytes": "bigint", "pseudonyms": "uuid[]", "record_digests": "bytea[]",
+    "previous": "bytea", "digest": "bytea",
+}  # fmt: skip
+ENTRY_COLUMNS = ", ".join(ENTRY_TYPES)
+ENTRY_PLACEHOLDERS = (
+    "(" + ", ".join(f"%s::{kind}" for kind in ENTRY_TYPES.values()) + ", %s::bytea)"
+)
+SHOWN_PLACEHOLDERS = "(%s::text, %s::text, %s::bigint)"
+
+# The commit waits for the disk, whatever synchronous_commit is: no response may lose its row, even in
+# a power failure. FOR UPDATE reads the ends of the chains again after waiting for another response.
+RECORD_ANSWER = f"""
+-- Record one response if nothing has changed since it was read: its chains end where the caller says,
+-- its token, grants and connections are usable, and its records have their pseudonyms. Otherwise write nothing.
+-- Parameters: entries with their seals; grants, streams and records shown; number of chains; number of
+-- grants; connection ids, their number; pseudonyms, connection ids, number of pseudonyms; token id; number
+-- of streams that must be far from their tripwire, or 0; initial slack, initial slack. One query.
+WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true)),
+entry ({ENTRY_COLUMNS}, seal) AS (VALUES {{entries}}),
+shown (grant_id, stream, records) AS (VALUES {{shown}}),
+held AS MATERIALIZED (
+    SELECT c.chain FROM evidence_chain AS c JOIN entry AS e ON e.chain = c.chain
+    WHERE c.seq = e.seq - 1 AND c.digest = e.previous
+    ORDER BY c.chain FOR UPDATE OF c
+),
+verdict AS MATERIALIZED (
+    SELECT (SELECT count(*) FROM held) = %s
+        AND ({COUNT_USABLE_GRANTS}) = %s
+        AND (SELECT count(*) FROM evidence_connection AS n
+            WHERE n.connection_id = ANY(%s::text[]) AND n.status <> 'revoked') = %s
+        AND {{linked}} = %s
+        AND NOT EXISTS ({FIND_ENDED_BEARER})
+        AND (SELECT count(*) FROM shown AS s JOIN evidence_watch AS w
+            ON w.grant_id = s.grant_id AND w.stream = s.stream WHERE w.slack > s.records) >= %s
+        {{not_erased}} AS is_unchanged
+    FROM durable
+),
+added AS (
+    INSERT INTO evidence_disclosure ({ENTRY_COLUMNS})
+    SELECT {ENTRY_COLUMNS} FROM entry, verdict WHERE is_unchanged
+),
+moved AS (
+    UPDATE evidence_chain AS c SET seq = e.seq, digest = e.digest, seal = e.seal
+    FROM entry AS e, verdict WHERE c.chain = e.chain AND is_unchanged
+),
+watched AS (
+    INSERT INTO evidence_watch AS w (grant_id, stream, slack)
+    SELECT s.grant_id, s.stream, %s - s.records FROM shown AS s, verdict
+    WHERE s.grant_id IS NOT NULL AND is_unchanged
+    ON CONFLICT (grant_id, stream) DO UPDATE SET slack = w.slack + excluded.slack - %s
+    RETURNING w.grant_id, w.stream, w.slack
+)
+SELECT is_unchanged, NULL AS grant_id, NULL AS stream FROM verdict
+UNION ALL SELECT true, grant_id, stream FROM watched WHERE slack <= 0
+"""  # noqa: S608 - of constants
+LINKED = """(SELECT count(DISTINCT p.pseudonym) FROM evidence_pseudonym AS p
+            WHERE p.pseudonym = ANY(%s::uuid[]) AND p.connection_id = ANY(%s::text[]))"""
+
+
 class ChangedDuringReadError(OperationalError):
     """A record was erased, or a right ended, between the read and its ledger entry."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DisclosedAnswer:
-    """A response to record before it is sent.
-
-    A response without items counts for `charged_grants`.
-    """
-
-    route: str
-    request_id: str
-    items: Sequence[DisclosedItem]
-    size_bytes: int
-    charged_grants: Sequence[str] = ()
 
 
 def read_and_record(read: Callable[[], R], record: Callable[[R], None]) -> R:
@@ -107,75 +146,14 @@ def record_disclosure(scope: Scope, answer: DisclosedAnswer, *, now: datetime) -
     Raises RateLimitExceeded before anything is written, ChangedDuringReadError, GrantConsumed or a
     database error; the caller must then send no data.
     """
-    draft = _Draft(scope, answer, now)
+    draft = AnswerDraft(scope, answer, now)
     if not _record_at_once(draft):
         with transaction.atomic():
             _record_in_transaction(draft)
     LEDGER_ROWS.inc(len(draft.chains))
 
 
-class _Draft:
-    """The entries of a response by chain, as far as they are known without the database."""
-
-    def __init__(self, scope: Scope, answer: DisclosedAnswer, now: datetime) -> None:
-        self.scope, self.answer, self.now = scope, answer, now
-        items = group_by_chain(scope, answer.items, charged_grants=answer.charged_grants)
-        self.chains = dict(sorted(items.items()))
-        self.keys = {chain: _keys(items) for chain, items in self.chains.items()}
-        counts = [len(items) for items in self.chains.values()]
-        self.sizes = dict(zip(self.chains, divide_bytes(answer.size_bytes, counts), strict=True))
-        self.is_owners = scope.package_id is None
-
-    @cached_property
-    def all_keys(self) -> list[RecordKey]:
-        return sorted({key for keys in self.keys.values() for key in keys})
-
-    @property
-    def needs_transaction(self) -> bool:
-        """Whether quotas or a single use are charged with the answer."""
-        return any(
-            (grant.limits or grant.single_use) and grant.grant_id in self.chains
-            for grant in self.scope.grants
-        )
-
-    @cached_property
-    def shown(self) -> list[tuple[str, str, int]]:
-        """The number of records shown by grant and stream; empty for the owner's own reads."""
-        if self.is_owners:
-            return []
-        counts: dict[tuple[str, str], int] = {}
-        for chain, keys in self.keys.items():
-            for _, stream, _ in keys:
-                counts[chain, stream] = counts.get((chain, stream), 0) + 1
-        return sorted((chain, stream, records) for (chain, stream), records in counts.items())
-
-    @property
-    def connection_ids(self) -> set[str]:
-        return {item.connection_id for item in self.answer.items}
-
-    def entry(
-        self, head: ChainHead, references: Mapping[RecordKey, RecordReference]
-    ) -> LedgerEntry:
-        """Return the entry that follows the head of its chain."""
-        named = [references[key] for key in self.keys[head.chain]]
-        named.sort(key=lambda reference: reference.pseudonym.int)
-        return LedgerEntry(
-            chain=head.chain,
-            seq=head.seq + 1,
-            at=self.now,
-            client_id=self.scope.client_id or "",
-            token_id=self.scope.token_id,
-            request_id=self.answer.request_id,
-            route=self.answer.route,
-            covered=covered_json(self.chains[head.chain]),
-            record_count=len(named),
-            size_bytes=self.sizes[head.chain],
-            pseudonyms=tuple(reference.pseudonym for reference in named),
-            record_digests=tuple(reference.digest for reference in named),
-        )
-
-
-def _record_at_once(draft: _Draft) -> bool:
+def _record_at_once(draft: AnswerDraft) -> bool:
     """Record with one statement. Returns False, and writes nothing, if a transaction must do it."""
     if draft.needs_transaction:
         return False
@@ -190,13 +168,13 @@ def _record_at_once(draft: _Draft) -> bool:
         return _insert(draft, heads, known, slack_needed=len(draft.shown)) is not None
 
 
-def _record_in_transaction(draft: _Draft) -> None:
+def _record_in_transaction(draft: AnswerDraft) -> None:
     """Charge quotas, lock the chains, record, and count for tripwires and single use."""
     costs = {
         chain: DisclosureCost(len(keys), draft.sizes[chain]) for chain, keys in draft.keys.items()
     }
     charge(draft.scope, costs, now=draft.now)
-    heads, references, unnamed = _lock_chains(draft)
+    heads, references, unnamed = lock_chains(draft)
     used_up = _insert(draft, heads, references, unnamed=unnamed)
     if used_up is None:
         raise ChangedDuringReadError
@@ -220,32 +198,8 @@ def _exclusive(chains: Iterable[str]) -> Iterator[bool]:
         yield True
 
 
-def _lock_chains(
-    draft: _Draft,
-) -> tuple[list[ChainHead], Mapping[RecordKey, RecordReference], list[RecordKey]]:
-    """Return the chain heads, references to the records, and the records that had none before."""
-    keys = draft.all_keys
-    references: dict[RecordKey, RecordReference] = {}
-    known: set[RecordKey] = set()
-    heads: list[ChainHead] = []
-    heads_of = (draft.scope.owner_id, GENESIS, text_array(draft.chains))
-    rows = lock_chains(keys, heads_of)
-    for first, stream, key, pseudonym, nonce, was_known, seq, digest in rows:
-        if pseudonym is None:
-            heads.append(ChainHead(first, seq, bytes(digest)))
-            continue
-        record_key = (first, stream, key)
-        references[record_key] = RecordReference.from_nonce(record_key, pseudonym, nonce)
-        if was_known:
-            known.add(record_key)
-    if len(references) < len(keys):
-        rows = fetch_all_generic_plan(find_pseudonyms(keys))  # of a concurrent transaction
-        references |= {row[:3]: RecordReference.from_nonce(row[:3], *row[3:]) for row in rows}
-    return heads, references, [key for key in keys if key not in known]
-
-
 def _insert(
-    draft: _Draft,
+    draft: AnswerDraft,
     heads: Sequence[ChainHead],
     references: Mapping[RecordKey, RecordReference],
     *,
@@ -266,7 +220,7 @@ def _insert(
     grants = 0 if draft.is_owners else len(heads)
     connection_ids = () if draft.is_owners else draft.connection_ids
     pseudonyms = [reference.pseudonym.hex for reference in references.values()]
-    linked, not_erased = node_conditions(
+    linked, not_erased = _node_conditions(
         text_array(pseudonyms), text_array(draft.connection_ids), unnamed
     )
     slack = _initial_slack()
@@ -317,19 +271,28 @@ def _remember(heads: Iterable[ChainHead], references: Mapping[RecordKey, RecordR
     _references.update(references)
 
 
+def _node_conditions(
+    pseudonyms: str, connection_ids: str, unnamed: Sequence[RecordKey]
+) -> tuple[SQL, SQL]:
+    """Return the number of stored pseudonyms, and a condition that no unnamed record was erased."""
+    linked = SQL(LINKED, (pseudonyms, connection_ids))
+    erased = find_erased(unnamed) if unnamed else None
+    if settings.PDPP_DISTRIBUTED:
+        found = (
+            fetch_all_generic_plan(SQL("SELECT ") + linked) if connection_ids != "{}" else [(0,)]
+        )
+        is_erased = erased is not None and bool(fetch_all_generic_plan(erased))
+        return SQL("%s::bigint", found[0]), SQL("AND false" if is_erased else "")
+    if erased is None:
+        return linked, SQL("")
+    return linked, SQL("AND NOT EXISTS (") + erased + SQL(")")
+
+
 def _initial_slack() -> int:
     """Return the slack of a stream that has not been counted yet, in records."""
     share: int = settings.PDPP_TRIPWIRE_SHARE
     records: int = settings.PDPP_TRIPWIRE_RECORDS
     return max(1, share * records // 100) if share else UNWATCHED_SLACK
-
-
-def _keys(items: Iterable[DisclosedItem]) -> set[RecordKey]:
-    return {
-        (item.connection_id, item.stream, item.record_key)
-        for item in items
-        if item.record_key is not None
-    }
 
 
 def _discloses(items: Iterable[DisclosedItem]) -> bool:

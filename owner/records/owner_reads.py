@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from evidence.access.gate import Gate
 from evidence.access.scope import Scope
-from evidence.ledger.entries import DisclosedItem
-from evidence.ledger.writer import DisclosedAnswer, record_disclosure
+from evidence.ledger.entries import DisclosedAnswer, DisclosedItem
+from evidence.ledger.writer import record_disclosure
 from owner.records.periods import Period
 from owner.records.record_summaries import RecordSummary
 

@@ -1,0 +1,110 @@
+"""Lock the chains of a response, and assign pseudonyms to records that were never shown.
+
+Citus cannot run statements that read rows of its nodes and write rows of the coordinator at once, so on a
+cluster the rows of the nodes are read and written by statements of their own, in the same order.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from django.conf import settings
+
+from evidence.access.sql import SQL, fetch_all_generic_plan, find_pseudonyms, text_array
+from evidence.ledger.entries import GENESIS, AnswerDraft, ChainHead, RecordKey, RecordReference
+from evidence.models.erasures import SHARE_ERASURE_LOCK
+
+LOCK_CHAINS = f"""
+-- Lock the chains of a response, and assign pseudonyms to its records that have none.
+-- A row is a pseudonym (connection, stream, key, pseudonym, nonce, was known) or a chain head.
+-- Parameters: connection ids, streams, keys, owner id, digest before the first entry, chains.
+WITH shown AS MATERIALIZED (
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]) AS s(connection_id, stream, record_key)
+),
+known AS MATERIALIZED (
+    SELECT p.* FROM shown s JOIN evidence_pseudonym p USING (connection_id, stream, record_key)
+),
+unnamed AS MATERIALIZED (
+    SELECT * FROM shown WHERE (connection_id, stream, record_key) NOT IN
+        (SELECT connection_id, stream, record_key FROM known)
+),
+shared AS MATERIALIZED (
+    {SHARE_ERASURE_LOCK} FROM (SELECT DISTINCT connection_id FROM unnamed ORDER BY 1) AS c
+),
+new AS (
+    INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym)
+    SELECT connection_id, stream, record_key, gen_random_uuid() FROM unnamed
+    WHERE (SELECT count(*) FROM shared) > 0
+    ORDER BY 1, 2, 3 ON CONFLICT DO NOTHING
+    RETURNING connection_id, stream, record_key, pseudonym, nonce
+),
+held AS (
+    INSERT INTO evidence_chain (chain, owner_id, seq, digest, seal)
+    SELECT c, %s, 0, %s, '' FROM unnest(%s::text[]) AS n(c) ORDER BY c
+    ON CONFLICT (chain) DO UPDATE SET seq = evidence_chain.seq RETURNING chain, seq, digest
+)
+SELECT connection_id, stream, record_key, pseudonym, nonce, true, NULL::bigint, NULL::bytea FROM known
+UNION ALL SELECT connection_id, stream, record_key, pseudonym, nonce, false, NULL, NULL FROM new
+UNION ALL SELECT chain, NULL, NULL, NULL, NULL, NULL, seq, digest FROM held
+"""  # noqa: S608 - of constants
+
+LOCK_HEADS = """
+-- Lock the chains of a response. Parameters: owner id, digest before the first entry, chains.
+INSERT INTO evidence_chain (chain, owner_id, seq, digest, seal)
+SELECT c, %s, 0, %s, '' FROM unnest(%s::text[]) AS n(c) ORDER BY c
+ON CONFLICT (chain) DO UPDATE SET seq = evidence_chain.seq RETURNING chain, seq, digest
+"""
+SHARE_LOCKS = f"{SHARE_ERASURE_LOCK} FROM unnest(%s::text[]) AS c(connection_id)"
+INSERT_PSEUDONYMS = """
+-- Parameters: connection id, streams, keys, pseudonyms, nonces.
+INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym, nonce)
+SELECT %s, n.* FROM unnest(%s::text[], %s::text[], %s::uuid[], %s::uuid[])
+    AS n(stream, record_key, pseudonym, nonce)
+ON CONFLICT DO NOTHING RETURNING 1
+"""
+
+
+def _lock(keys: Sequence[RecordKey], heads_of: tuple[str, bytes, str]) -> Sequence[tuple[Any, ...]]:
+    """Return the rows of LOCK_CHAINS. On a cluster, a statement for each connection inserts names."""
+    if not settings.PDPP_DISTRIBUTED:
+        columns = (text_array(key[column] for key in keys) for column in range(3))
+        return fetch_all_generic_plan(SQL(LOCK_CHAINS, (*columns, *heads_of)))
+    stored = find_pseudonyms(keys)
+    known = {row[:3] for row in fetch_all_generic_plan(stored)}
+    unnamed: dict[str, list[RecordKey]] = {}
+    for key in sorted(set(keys) - known):
+        unnamed.setdefault(key[0], []).append(key)
+    if unnamed:
+        fetch_all_generic_plan(SQL(SHARE_LOCKS, (text_array(sorted(unnamed)),)))
+    for connection_id, named in unnamed.items():
+        streams, names = (text_array(key[column] for key in named) for column in (1, 2))
+        uuids = ([uuid4() for _ in named] for _ in range(2))
+        values = (connection_id, streams, names, *uuids)
+        fetch_all_generic_plan(SQL(INSERT_PSEUDONYMS, values))
+    rows = [(*row, row[:3] in known, None, None) for row in fetch_all_generic_plan(stored)]
+    heads = fetch_all_generic_plan(SQL(LOCK_HEADS, heads_of))
+    return rows + [(chain, *[None] * 5, seq, digest) for chain, seq, digest in heads]
+
+
+def lock_chains(
+    draft: AnswerDraft,
+) -> tuple[list[ChainHead], Mapping[RecordKey, RecordReference], list[RecordKey]]:
+    """Return the chain heads, references to the records, and the records that had none before."""
+    keys = draft.all_keys
+    references: dict[RecordKey, RecordReference] = {}
+    known: set[RecordKey] = set()
+    heads: list[ChainHead] = []
+    heads_of = (draft.scope.owner_id, GENESIS, text_array(draft.chains))
+    rows = _lock(keys, heads_of)
+    for first, stream, key, pseudonym, nonce, was_known, seq, digest in rows:
+        if pseudonym is None:
+            heads.append(ChainHead(first, seq, bytes(digest)))
+            continue
+        record_key = (first, stream, key)
+        references[record_key] = RecordReference.from_nonce(record_key, pseudonym, nonce)
+        if was_known:
+            known.add(record_key)
+    if len(references) < len(keys):
+        rows = fetch_all_generic_plan(find_pseudonyms(keys))  # of a concurrent transaction
+        references |= {row[:3]: RecordReference.from_nonce(row[:3], *row[3:]) for row in rows}
+    return heads, references, [key for key in keys if key not in known]
