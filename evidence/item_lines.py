@@ -120,11 +120,15 @@ def record_line(record: Mapping[str, Any], *, with_key: bool = False) -> Json:
     ):
         data = {name: value for name, value in data.items() if name != "id"}
     cut = [name for name, value in data.items() if is_window_descriptor(value)]
-    shown = {
-        name: f"{value['preview']}…" if name in cut else value
-        for name, value in data.items()
-        if name not in cut or value.get("preview")
-    }
+    shown = (
+        {
+            name: f"{value['preview']}…" if name in cut else value
+            for name, value in data.items()
+            if name not in cut or value.get("preview")
+        }
+        if cut
+        else data
+    )
     line = {**head, **({"data": shown} if shown else {}), **_cut_members(cut)}
     if record.get("money"):
         line["money"] = record["money"]

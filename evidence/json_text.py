@@ -7,7 +7,7 @@ readers of the raw text see that a character is there.
 import json
 import re
 from collections.abc import Iterable
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import orjson
@@ -19,32 +19,39 @@ _INVISIBLE = frozenset(
     chr(code) for first, last in limits.INVISIBLE for code in range(first, last + 1)
 )
 _VISIBLE_ASCII = bytes(range(0x7F))
+_DELETE = frozenset("\x7f")
+"""The only invisible ASCII character that JSON does not escape."""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _GRAPHEME = regex.compile(r"\X")
 _OTHER = regex.compile(r"\p{Grapheme_Cluster_Break=Other}")
+_LONG_TEXT_CHARS = 50_000
 _LOOK_BACK = 128
 """Far enough back for the start of any real cluster; only absurd ones and rows of flags are longer."""
 
 
 def dumps(value: Any) -> str:
     """Serialize a value as one line of JSON, with invisible characters escaped."""
+    content = _encode(value)
+    text = content.decode()
+    for character in _invisible(content):
+        text = text.replace(character, _escape(character))
+    return text
+
+
+def _encode(value: Any) -> bytes:
     try:
-        text = orjson.dumps(value).decode()
+        return orjson.dumps(value)
     except TypeError:
         # orjson refuses integers beyond 64 bits and lone surrogates.
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        text = _LONE_SURROGATE.sub(lambda match: _escape(match[0]), text)
-    return escape_invisible(text)
+        return _LONE_SURROGATE.sub(lambda match: _escape(match[0]), text).encode()
 
 
-def escape_invisible(text: str) -> str:
-    """Escape every invisible character of JSON text as `\\uXXXX`."""
-    # Most text is ASCII, which `translate` removes quickly.
-    non_ascii = text.encode().translate(None, _VISIBLE_ASCII)
-    if non_ascii:
-        for character in _INVISIBLE.intersection(non_ascii.decode()):
-            text = text.replace(character, _escape(character))
-    return text
+def _invisible(content: bytes) -> frozenset[str]:
+    """Return the invisible characters of UTF-8 text."""
+    if content.isascii():
+        return _DELETE if b"\x7f" in content else frozenset()
+    return _INVISIBLE.intersection(content.translate(None, _VISIBLE_ASCII).decode())
 
 
 def _escape(character: str) -> str:
@@ -75,7 +82,19 @@ def sum_sizes(sizes: Iterable[Size]) -> Size:
 
 def json_size(value: Any) -> int:
     """Return the UTF-8 bytes of the value as JSON, the unit of every budget."""
-    return len(dumps(value).encode())
+    is_long = isinstance(value, str) and len(value) > _LONG_TEXT_CHARS
+    return _long_text_size(value) if is_long else _size(value)
+
+
+@lru_cache(maxsize=4)
+def _long_text_size(text: str) -> int:
+    """Return the size of a long text, which fitting a page asks for at each length that it tries."""
+    return _size(text)
+
+
+def _size(value: Any) -> int:
+    content = _encode(value)
+    return len(dumps(value).encode() if _invisible(content) else content)
 
 
 def wire_size(text: str) -> int:

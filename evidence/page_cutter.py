@@ -5,7 +5,6 @@ adapter uses it for what it renders itself. Pure functions; sizes are UTF-8 byte
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
@@ -24,7 +23,7 @@ MIN_EXCERPT_CHARS, MIN_TITLE_BYTES = 32, 60
 MAX_OMITTED_NAMES = 10
 SHRUNK_CHARS, MIN_SHRUNK_CHARS = 2_000, 60
 """Range of the length of each text of a search hit that exceeds the limits alone."""
-_LONG_TEXT_CHARS = 50_000
+_NESTED = (dict, list)
 _IDENTITY = frozenset({"stream", "record_key", "connection_id", "result_id", "field_path"})
 _SMALL_FIELD_BYTES, _SMALL_PREVIEW_CHARS = 320, 40
 
@@ -61,13 +60,14 @@ def fit_page(
     A first item that does not fit even so is the only one, as `shrink(item, fits)` returns it.
     """
     used = Size(0, 0)
-    shortest: list[Json] = []
+    shortest: list[tuple[Json, Size]] = []
     for item in items:
         short = cut(item, 0)
-        used = used.plus(measure(short))
+        size = measure(short)
+        used = used.plus(size)
         if not used.fits(room):
             break
-        shortest.append(short)
+        shortest.append((short, size))
     if not shortest and items:
         return [shrink(items[0], lambda item: measure(item).fits(room))]
     return _lengthen(items, shortest, room, measure=measure, cut=cut)
@@ -75,16 +75,21 @@ def fit_page(
 
 def _lengthen(
     items: Sequence[Json],
-    shortest: Sequence[Json],
+    shortest: Sequence[tuple[Json, Size]],
     room: Size,
     *,
     measure: Callable[[Json], Size],
     cut: Cut,
 ) -> list[Json]:
-    """Return the items of a page with their cut texts as long as fit, all of the same length."""
+    """Return the items of a page with their cut texts as long as fit, all of the same length.
+
+    `shortest` has the items with the shortest texts, and their sizes.
+    """
     pairs = list(zip(items, shortest, strict=False))
-    long = [item for item, short in pairs if short is not item]
-    fixed = sum_sizes(measure(short) for item, short in pairs if short is item)
+    long = [item for item, (short, _) in pairs if short is not item]
+    if not long:
+        return [item for item, _ in pairs]
+    fixed = sum_sizes(size for item, (short, size) in pairs if short is item)
 
     def render(chars: int) -> list[Json]:
         return [cut(item, chars) for item in long]
@@ -93,11 +98,14 @@ def _lengthen(
         size = fixed.plus(sum_sizes(map(measure, rendered)))
         return max(size.structured - room.structured, size.text - room.text)
 
-    # More characters than the room has bytes never fit, and no text is longer than its item.
-    maximum = min(max(*room, 0), max((len(dumps(item)) for item in long), default=0))
+    values = [value for item in long for name, value in item.items() if name != "data"]
+    values += [value for item in long for value in (item.get("data") or {}).values()]
+    lengths = (len(value) if isinstance(value, str) else len(dumps(value)) for value in values)
+    # More characters than the room has bytes never fit, and no text is longer than its value.
+    maximum = min(max(*room, 0), max(lengths))
     found = _longest(maximum, render=render, excess=excess)
     lengthened = iter(found)
-    return [item if short is item else next(lengthened) for item, short in pairs]
+    return [item if short is item else next(lengthened) for item, (short, _) in pairs]
 
 
 def _longest(
@@ -133,13 +141,14 @@ def cut_record(record: Json, chars: int, *, describe_read: DescribeRead) -> Json
     window with its beginning as preview.
     """
     data: Json = record.get("data") or {}
-    cut_data = {
-        name: _cut_value(record, name, value, max(chars, MIN_PREVIEW_CHARS), describe_read)
+    chars = max(chars, MIN_PREVIEW_CHARS)
+    cut_values = {
+        name: shorter
         for name, value in data.items()
+        if (len(value) > WHOLE_VALUE_CHARS if type(value) is str else type(value) in _NESTED)
+        and (shorter := _cut_value(record, name, value, chars, describe_read)) is not value
     }
-    changes: Json = {}
-    if any(cut_data[name] is not value for name, value in data.items()):
-        changes["data"] = cut_data
+    changes: Json = {"data": {**data, **cut_values}} if cut_values else {}
     if record.get("expanded"):
         changes["expanded"] = {
             name: _cut_related(body, chars, describe_read)
@@ -183,20 +192,9 @@ def describe(record: Json, name: str, value: Any, chars: int, describe_read: Des
         descriptor["preview"] = value[: grapheme_floor(value, chars)]
     return {
         **descriptor,
-        "total_bytes": _total_bytes(value),
+        "total_bytes": json_size(value),
         "read": describe_read(record, name),
     }
-
-
-def _total_bytes(value: Any) -> int:
-    is_long = isinstance(value, str) and len(value) > _LONG_TEXT_CHARS
-    return _long_text_bytes(value) if is_long else json_size(value)
-
-
-@lru_cache(maxsize=4)
-def _long_text_bytes(text: str) -> int:
-    """Return the size of a long text, which fitting a page asks for at each length that it tries."""
-    return json_size(text)
 
 
 def shrink_record(

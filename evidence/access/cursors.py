@@ -10,7 +10,7 @@ import base64
 import binascii
 import hashlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -39,29 +39,35 @@ def encode_cursor(
     kind: str, *, scope: Scope, query: Mapping[str, Any], place: Mapping[str, Any]
 ) -> str:
     """Return a cursor of one ``kind`` for ``place`` in the results of ``query``."""
-    content = _content(kind, scope=scope, query=query, place=place)
+    content = _content(_members(kind, scope, query), place)
     content += b" " * (-len(content) % BLOCK_BYTES)
     return base64.urlsafe_b64encode(encrypt(content, purpose=PURPOSE)).rstrip(b"=").decode()
 
 
-def cursor_length(kind: str, *, scope: Scope, query: Mapping[str, Any], place: object) -> int:
-    """Return the number of characters of the cursor that ``encode_cursor`` makes."""
-    content = len(_content(kind, scope=scope, query=query, place=place))
+def cursor_length(
+    kind: str, *, scope: Scope, query: Mapping[str, Any], places: Iterable[object]
+) -> int:
+    """Return the number of characters of the longest cursor that ``encode_cursor`` makes."""
+    members = _members(kind, scope, query)
+    content = max((len(_content(members, place)) for place in places), default=0)
     return -(-(NONCE_BYTES + content + -content % BLOCK_BYTES + TAG_BYTES) * 4 // 3)
 
 
-def _content(kind: str, *, scope: Scope, query: Mapping[str, Any], place: object) -> bytes:
-    members = {
+def _members(kind: str, scope: Scope, query: Mapping[str, Any]) -> dict[str, Any]:
+    return {
         "k": kind,
         "o": _digest(_holder(scope)),
         "b": _digest(scope.binding),
         "q": _digests(query),
-        "p": place,
     }
-    content = orjson.dumps(members)
-    if kind not in _COMPRESSED_KINDS:
+
+
+def _content(members: dict[str, Any], place: object) -> bytes:
+    content = orjson.dumps({**members, "p": place})
+    if members["k"] not in _COMPRESSED_KINDS:
         return content
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS, zdict=_DICTIONARY)
+    # The smallest window and tables: to fill larger ones takes ten times as long as to compress.
+    packer = zlib.compressobj(wbits=-10, memLevel=3, zdict=_DICTIONARY)
     return _COMPRESSED + packer.compress(content) + packer.flush()
 
 

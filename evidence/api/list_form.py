@@ -83,7 +83,12 @@ class ItemPage:
 def envelope_size(
     query: QueryParameters, form: ListForm, *, cursor: int, meta: object = None
 ) -> Size:
-    """Return the size of a page without items: its meta, links and cursors of at most `cursor`."""
+    """Return the size of a page without items: its meta, links and cursors of at most `cursor`.
+
+    Without byte limits, nothing needs it.
+    """
+    if form.total is None:
+        return Size(0, 0)
     metadata = [meta or {}, [asdict(warning) for warning in query.warnings]]
     body = EMPTY_BYTES + json_size(metadata) + 2 * cursor
     if not form.compact:

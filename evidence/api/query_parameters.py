@@ -197,8 +197,10 @@ def _parse_query(query: QueryDict) -> Iterator[tuple[str, tuple[str, ...], str]]
 
 def parse_conditions(visible: VisibleRecords, query: QueryParameters) -> list[SQL]:
     """Return the conditions of `filter`, `after` and `before`."""
-    period = parse_period(visible, query.text("after"), query.text("before"))
-    return [*parse_filters(visible, query.nested("filter")), *period]
+    after, before, filters = query.text("after"), query.text("before"), query.nested("filter")
+    if after is None and before is None and not filters:
+        return []
+    return [*parse_filters(visible, filters), *parse_period(visible, after, before)]
 
 
 def unmatched_warnings(unmatched: Sequence[Filter]) -> list[ApiWarning]:

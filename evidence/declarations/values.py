@@ -26,6 +26,9 @@ _EXPONENT_BIAS: Final = 200_000
 _SIGNIFICANT_DIGITS: Final = 200
 _PLAIN_INTEGERS: Final = 10**40
 
+TIME_KEYS: Final = ("d", "s", "t")
+"""First letters of the sort keys of dates, strings and times. ISO 8601 in UTC follows the letter."""
+
 _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2}))?"

@@ -148,7 +148,7 @@ class FollowedStream:
         ends = [[item.connection.connection_id, item.record_key] for item in items]
         longest = max(ends, key=lambda end: len("".join(end)), default=None)
         place = _state(bookmark, text) | {"a": longest}
-        return cursors.cursor_length(KIND, scope=self.scope, query=self._query, place=place)
+        return cursors.cursor_length(KIND, scope=self.scope, query=self._query, places=[place])
 
     def to_json(self, bookmark: FeedBookmark, *, now: datetime) -> dict[str, Any]:
         """Return the bookmark as JSON, to encrypt it or to store it with a subscription."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 from evidence.access.aggregates import SMALL_GROUP
@@ -12,7 +12,7 @@ from evidence.access.record_counts import list_record_ids, records_at, time_boun
 from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL
 from evidence.declarations.declaration import Field
-from evidence.declarations.values import parse_instant
+from evidence.declarations.values import TIME_KEYS
 from evidence.errors import AmbiguousConnection, InvalidRequest, InvalidSort, NotFound
 
 
@@ -138,20 +138,21 @@ def is_sortable(visible: VisibleRecords, field: Field) -> bool:
 
 
 def future_records(
-    visible: VisibleRecords, where: Sequence[SQL], page: Page, *, at: datetime
+    visible: VisibleRecords, where: Sequence[SQL], page: Page, *, since: date
 ) -> tuple[int, Sequence[tuple[str, str]]]:
-    """Return the number of matching records after an instant, and the records that it discloses.
+    """Return the number of matching records since a day in UTC, and the records that it discloses.
 
     No query unless the first record of the page is one of them.
     """
     name = visible.stream.cursor_field
     if not page.records or not has_own_time(visible) or name != visible.stream.event_time_field:
         return 0, ()
-    newest = parse_instant(str(page.records[0].data.get(str(name))))
-    if newest is None or newest < at:
+    newest = page.records[0].position.sort_key or ""
+    if newest[:1] not in TIME_KEYS or newest[1:] < since.isoformat():
         return 0, ()
+    start = datetime.combine(since, time.min, UTC)
     return count_with_witnesses(
-        visible, [*where, time_filter(visible, "gte", at, param="before")], page
+        visible, [*where, time_filter(visible, "gte", start, param="before")], page
     )
 
 

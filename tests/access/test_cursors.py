@@ -49,9 +49,17 @@ def test_cursor_of_a_list_is_short() -> None:
 @pytest.mark.parametrize("key", ["", "m", "mm"])
 def test_cursor_length_is_independent_of_its_content(key: str) -> None:
     place = {"key": key}
-    length = cursors.cursor_length("list", place=place, **BINDING)
+    length = cursors.cursor_length("list", places=[place], **BINDING)
     assert len(cursors.encode_cursor("list", place=place, **BINDING)) == length
-    assert length == cursors.cursor_length("list", place={"key": "m"}, **BINDING)
+    assert length == cursors.cursor_length("list", places=[{"key": "m"}], **BINDING)
+
+
+@pytest.mark.parametrize("kind", ["list", "records", "search"])
+@pytest.mark.parametrize("key", ["", "m" * 200, "é<ß>" * 40, "".join(map(chr, range(33, 233)))])
+def test_cursor_length_is_that_of_the_longest_cursor_of_a_page(kind: str, key: str) -> None:
+    places = [PLACE | {"key": key[:length]} for length in (0, 20, len(key))]
+    lengths = [len(cursors.encode_cursor(kind, place=place, **BINDING)) for place in places]
+    assert cursors.cursor_length(kind, places=places, **BINDING) == max(lengths)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class RecordView(GrantedView):
         expansions = parse_expand(self.query, self.gate, visible)
         record = self._one(visible, record_id)
         data = records.project_fields(record, fields)
-        blob = blobs.stored_blob(visible, record, data)
+        blob = blobs.stored_blob(visible, record, data) if BLOB_REFERENCE in data else None
         if blob is not None:
             reference = data[BLOB_REFERENCE] | {"size_bytes": blob.size_bytes}
             data = {**data, BLOB_REFERENCE: reference}

@@ -94,7 +94,7 @@ class RecordsView(GrantedView):
             envelopes.with_links_and_meta(
                 body,
                 self_link=self.query.path,
-                next_link=body.get("next_cursor") and self.query.link(cursor=body["next_cursor"]),
+                next_link=None if form.compact else self._next_link(body),
                 links=not form.compact,
                 warnings=self.query.warnings,
                 count=counted,
@@ -156,32 +156,28 @@ class RecordsView(GrantedView):
             )
         return body
 
+    def _next_link(self, body: dict[str, Any]) -> str | None:
+        cursor: str | None = body.get("next_cursor")
+        return cursor and self.query.link(cursor=cursor)
+
     def _max_cursor_length(self, page: records.Page, query: dict[str, Any]) -> int:
-        lengths = (
-            cursors.cursor_length(
-                "records", scope=self.scope, query=query, place=_place(record.position)
-            )
-            for record in page.records
-        )
-        return max(lengths, default=0)
+        places = (_place(record.position) for record in page.records)
+        return cursors.cursor_length("records", scope=self.scope, query=query, places=places)
 
     def _warn(
         self, visible: VisibleRecords, where: list[SQL], page: records.Page, order: records.Order
     ) -> None:
         """Warn of filter values that nothing has, and of records in the future before others."""
-        if not (page.has_more or self.query.has("cursor")):
-            found = filters.find_unmatched(
-                visible, self.query.nested("filter"), is_empty=not page.records
-            )
+        conditions = self.query.nested("filter")
+        if conditions and not (page.has_more or self.query.has("cursor")):
+            found = filters.find_unmatched(visible, conditions, is_empty=not page.records)
             self.query.warnings += unmatched_warnings(found.unmatched)
             self.warning_witnesses = found.witnesses
         if page.records and order.descending and order.field is None:
-            tomorrow = (timezone.now() + timedelta(days=1)).date().isoformat()
-            count, witnesses = records.future_records(
-                visible, where, page, at=filters.parse_time(tomorrow, "before")
-            )
+            tomorrow = (timezone.now() + timedelta(days=1)).date()
+            count, witnesses = records.future_records(visible, where, page, since=tomorrow)
             if count:
-                self.query.warnings.append(future_warning(count, tomorrow))
+                self.query.warnings.append(future_warning(count, tomorrow.isoformat()))
             name = str(visible.stream.cursor_field)
             future = [(*witness, name) for witness in witnesses]
             self.warning_witnesses = [*self.warning_witnesses, *future]

@@ -120,14 +120,14 @@ class SearchView(GrantedView):
 
     def _envelope_size(self, found: SearchResult, form: list_form.ListForm) -> Size:
         """Return the envelope size for the longest cursor on the page."""
-        places = [found.cursor_state(count) for count in range(1, len(found.hits) + 1)]
-        lengths = (
-            cursors.cursor_length("search", scope=self.scope, query=self._query(), place=place)
-            for place in places
+        if form.total is None:
+            return Size(0, 0)
+        places = (found.cursor_state(count) for count in range(1, len(found.hits) + 1))
+        longest = cursors.cursor_length(
+            "search", scope=self.scope, query=self._query(), places=places
         )
         about = [search_bodies.search_meta(found, mode=self.mode)]
         about += map(asdict, search_bodies.skipped_stream_warnings(found))
-        longest = max(lengths, default=0)
         return list_form.envelope_size(self.query, form, cursor=longest, meta=about)
 
     def _search_request(self) -> SearchRequest:
