@@ -75,11 +75,12 @@ def connection_members(visible: VisibleRecords, record: VisibleRecord | Tombston
 
 def record_body(visible: VisibleRecords, record: VisibleRecord, data: Mapping[str, Any]) -> Json:
     """Return a record envelope with the projected `data`; blob references get their URL."""
-    money = money_texts(visible.stream, data, record.data)
+    stream = visible.stream
+    money = money_texts(stream, data, record.data) if stream.money_fields else {}
     return {
         "object": "record",
         "id": record.record_key,
-        "stream": visible.stream.name,
+        "stream": stream.name,
         **connection_members(visible, record),
         "emitted_at": format_time(record.emitted_at),
         "version": record.version,

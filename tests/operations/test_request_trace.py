@@ -12,7 +12,7 @@ from mcp_adapter.inprocess import InProcessRest
 from operations.request_trace import RequestTrace, trace_request
 from tests.world import World
 
-MAX_MODULES = {"list": 24, "query_records": 31, "fetch": 31, "search": 47}
+MAX_MODULES = {"list": 20, "query_records": 28, "fetch": 28, "search": 46}
 
 
 def list_records(scope: Scope) -> object:
