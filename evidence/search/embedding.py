@@ -1,11 +1,12 @@
 """Load the embedding model of this installation and split texts for it.
 
-``PDPP_EMBEDDER`` is the dotted path of a class, instantiated once per process without arguments.
-The model must run on this machine: nothing here may use the network.
+``PDPP_EMBEDDER`` is a directory with a sentence model in ONNX format, or the dotted path of a class,
+instantiated once per process without arguments. The model must run on this machine: nothing here may
+use the network.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -13,13 +14,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
+from typing_extensions import override
 
 from evidence.json_text import grapheme_floor
 
 NONE = "none"
 OLD_PATHS: Final = {"evidence.embedding.wordllama.WordLlama": "evidence.search.embedding.WordLlama"}
 """Earlier names of classes, which an owner may have set as PDPP_EMBEDDER."""
+ONNX_MODEL: Final = "evidence.search.onnx_model.OnnxModel"
+"""Loaded only if PDPP_EMBEDDER is a directory."""
 
 Vector = Sequence[float]
 """A unit vector, or all zeros for a text without meaning to the model."""
@@ -34,18 +39,27 @@ class Embedder(Protocol):
 
     needs: tuple[str, ...]
     dimension: int
-    floor: float
+
+    @property
+    def floor(self) -> float: ...
 
     @property
     def model_id(self) -> str: ...
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector per text, in order, independent of the other texts."""
+        """Return one vector per passage, in order, independent of the other passages."""
         ...
+
+    def embed_query(self, text: str) -> Vector:
+        """Return the vector of a query. Some models put another prefix before queries."""
+        return self.embed([text])[0]
 
 
 def configured_embedder() -> Embedder | None:
-    """Return the model of this installation, or None if it is disabled or not installed."""
+    """Return the model of this installation, or None if it is disabled or not installed.
+
+    Raises ImproperlyConfigured if PDPP_EMBEDDER names no usable model.
+    """
     return _load(OLD_PATHS.get(settings.PDPP_EMBEDDER, settings.PDPP_EMBEDDER))
 
 
@@ -53,7 +67,16 @@ def configured_embedder() -> Embedder | None:
 def _load(path: str) -> Embedder | None:
     if path == NONE:
         return None
-    embedder_class = cast("type[Embedder]", import_string(path))
+    if "/" in path:
+        model = cast("Callable[[Path], Embedder]", import_string(ONNX_MODEL))
+        return model(Path(path).expanduser())
+    try:
+        embedder_class = cast("type[Embedder]", import_string(path))
+    except ImportError as error:
+        raise ImproperlyConfigured(
+            "PDPP_EMBEDDER takes a directory such as ./models/e5, a class, or none;"
+            f" got {path!r} ({error})."
+        ) from error
     return embedder_class() if all(map(find_spec, embedder_class.needs)) else None
 
 
@@ -111,7 +134,7 @@ WEIGHTS: Final = "weights/l2_supercat_256.safetensors"
 BATCH_SIZE: Final = 256
 
 
-class WordLlama:
+class WordLlama(Embedder):
     """The static model bundled in the wordllama wheel: 256 dimensions, loaded at the first text.
 
     Takes about 100 µs per passage on one core.
@@ -122,9 +145,11 @@ class WordLlama:
     floor = 0.25
 
     @cached_property
+    @override
     def model_id(self) -> str:
         return f"wordllama-{version('wordllama')}/l2_supercat_256"
 
+    @override
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         vectors: list[Vector] = []
         for start in range(0, len(texts), BATCH_SIZE):

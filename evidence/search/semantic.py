@@ -72,7 +72,7 @@ def find_nearest(
     after: PassageSortKey | None = None,
     seen: int = 0,
 ) -> list[NearestPassage]:
-    (vector,) = scope.embedder.embed([question])
+    vector = scope.embedder.embed_query(question)
     floor = scope.embedder.floor
     return nearest_passages(scope.streams, vector, floor=floor, limit=limit, after=after, seen=seen)
 

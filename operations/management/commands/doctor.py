@@ -7,11 +7,13 @@ from typing import Any
 
 import httpx2
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandParser
 from typing_extensions import override
 
 from evidence.management.argument_types import server_url
-from operations.doctor import HOSTS, Finding, Outcome, diagnose
+from evidence.search.embedding import configured_embedder
+from operations.doctor import HOSTS, Finding, Outcome, Side, diagnose
 
 OUTCOME_LABELS = {
     Outcome.WORKS: "ok  ",
@@ -41,6 +43,8 @@ class Command(BaseCommand):
         bearer = os.environ.get("PDPP_ACCESS_TOKEN", "").strip() or None
         with httpx2.Client(timeout=TIMEOUT_SECONDS) as client:
             findings = diagnose(options["url"], client, host=options["host"], bearer=bearer)
+        if options["url"] == settings.PDPP_PUBLIC_URL:
+            findings = [*_settings_problems(), *findings]
         if options["json"]:
             text = [asdict(finding) for finding in findings]
             self.stdout.write(json.dumps(text, ensure_ascii=False, indent=2))
@@ -48,6 +52,25 @@ class Command(BaseCommand):
             self.stdout.write(f"{options['url']}\n" + "\n".join(map(format_finding, findings)))
         if any(finding.outcome is Outcome.FAILS for finding in findings):
             raise SystemExit(1)
+
+
+def _settings_problems() -> list[Finding]:
+    """Return what stops the server of this machine from starting and no request can show."""
+    try:
+        configured_embedder()
+    except ImproperlyConfigured as error:
+        return [
+            Finding(
+                step="embedder",
+                tried="Load the embedding model",
+                outcome=Outcome.FAILS,
+                seen=str(error),
+                code="embedder_unusable",
+                side=Side.SERVER,
+                change="Correct PDPP_EMBEDDER, then start the server.",
+            )
+        ]
+    return []
 
 
 def format_finding(finding: Finding) -> str:

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.text import Text
 from typing_extensions import override
 
+from evidence.search.embedding import configured_embedder
 from importers.runs.background import ImportWorker
 from importers.sources import watches
 from importers.sources.background import SyncWorker
@@ -78,7 +79,7 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         began = time.monotonic()
-        _check_telemetry()
+        _check_settings()
         try:
             bound = pdpp_site_server.bind(settings.PDPP_BIND, settings.PDPP_PORT)
         except pdpp_site_server.BindError as error:
@@ -122,9 +123,11 @@ class Command(BaseCommand):
             )
 
 
-def _check_telemetry() -> None:
+def _check_settings() -> None:
+    """Report telemetry and an embedding model that cannot work, before anything starts."""
     try:
         tracer.check_settings()
+        configured_embedder()
     except ImproperlyConfigured as error:
         raise CommandError(str(error)) from error
 
