@@ -17,7 +17,15 @@ from evidence.errors import InvalidRequest
 from evidence.search import lexical, semantic
 from evidence.search.analysis.query_tree import Query
 from evidence.search.query_planner import SemanticSearchScope, searchable_fields
-from evidence.search.results import CursorState, Hit, HitKey, SearchRequest, SearchResult, Spellings
+from evidence.search.results import (
+    CursorState,
+    Hit,
+    HitKey,
+    SearchRequest,
+    SearchResult,
+    Spellings,
+    WordWeights,
+)
 
 RANK_CONSTANT: Final = 10
 """Added to each rank, so that the first ranks do not decide alone."""
@@ -47,11 +55,12 @@ HIT_DIGEST_BYTES: Final = 5
 @dataclass(frozen=True, slots=True)
 class HybridProgress:
     """Content of a cursor: digests of the shown fused hits, the last lexical hit after the window,
-    and the spellings if any word suffices."""
+    and the spellings and weights if any word suffices."""
 
     shown: frozenset[bytes] = frozenset()
     last_lexical: CursorState | None = None
     any_word: Spellings | None = None
+    weights: WordWeights | None = None
 
 
 def search(
@@ -74,7 +83,10 @@ def search(
     if before.last_lexical is not None:
         return _lexical_page(query, searched, request, before, before.last_lexical)
     lexical_result = lexical.search_with_fallback(
-        query, searched, lexical.LexicalPage(FUSION_WINDOW), any_word=before.any_word
+        query,
+        searched,
+        lexical.LexicalPage(FUSION_WINDOW, weights=before.weights),
+        any_word=before.any_word,
     )
     passages = semantic.find_nearest(question, scope, limit=FUSION_WINDOW)
     fused = _fused_page(lexical_result, passages, scope, request, before)
@@ -83,7 +95,7 @@ def search(
         return fused
     room = request.limit - len(fused.hits)
     shown = _shown_digests(before, lexical_result.hits, passages)
-    progress = HybridProgress(shown, None, lexical_result.any_word)
+    progress = _fusion_progress(shown, lexical_result)
     last = lexical.encode_position(lexical_result.hits[-1])
     rest = _lexical_page(query, searched, replace(request, limit=max(room, 1)), progress, last)
     return _append_page(fused, rest, room)
@@ -115,7 +127,7 @@ def _fused_page(
 
     def cursor_state(count: int) -> CursorState:
         digests = before.shown | {_hit_digest(hit.key) for hit in page_hits[:count]}
-        return _encode_progress(HybridProgress(digests, None, lexical_result.any_word))
+        return _encode_progress(_fusion_progress(digests, lexical_result))
 
     return SearchResult(
         hits=page_hits,
@@ -140,7 +152,8 @@ def _lexical_page(
     """Return a page of the lexical matches after the window."""
     hits: list[Hit] = []
     while True:
-        page = lexical.LexicalPage(request.limit, after=lexical.decode_position(last))
+        after = lexical.decode_position(last)
+        page = lexical.LexicalPage(request.limit, after=after, weights=before.weights)
         result = lexical.search_with_fallback(query, searched, page, any_word=before.any_word)
         hits += [hit for hit in result.hits if _hit_digest(hit.key) not in before.shown]
         if hits or not result.has_more:
@@ -190,9 +203,18 @@ def _hit_digest(key: HitKey) -> bytes:
     return hashlib.blake2b("\0".join(key).encode(), digest_size=HIT_DIGEST_BYTES).digest()
 
 
+def _fusion_progress(shown: frozenset[bytes], result: SearchResult) -> HybridProgress:
+    return HybridProgress(shown, any_word=result.any_word, weights=result.weights)
+
+
 def _encode_progress(progress: HybridProgress) -> CursorState:
     digests = base64.b64encode(b"".join(sorted(progress.shown))).decode()
-    return {"h": digests, "b": progress.last_lexical, "x": progress.any_word}
+    return {
+        "h": digests,
+        "b": progress.last_lexical,
+        "x": progress.any_word,
+        "w": progress.weights,
+    }
 
 
 def _decode_progress(state: CursorState | None) -> HybridProgress:
@@ -200,4 +222,4 @@ def _decode_progress(state: CursorState | None) -> HybridProgress:
         return HybridProgress()
     digests = base64.b64decode(state["h"])
     shown = (digests[at : at + HIT_DIGEST_BYTES] for at in range(0, len(digests), HIT_DIGEST_BYTES))
-    return HybridProgress(frozenset(shown), state["b"], state["x"])
+    return HybridProgress(frozenset(shown), state["b"], state["x"], state.get("w"))

@@ -23,6 +23,7 @@ from evidence.search.results import (
     SearchRequest,
     SearchResult,
     Spellings,
+    WordWeights,
     absent_leaves,
     has_alternatives,
 )
@@ -34,16 +35,24 @@ COUNT_LIMIT = 10_000
 With more candidates the count is a lower bound, and recall is incomplete if a page is not full.
 """
 CANDIDATE_BATCH_SIZE = 200
+FREQUENT_COUNT = 1_000
+"""Words that so many visible records contain have the weight 1 in a search for any word."""
+MAX_WEIGHTED_WORDS = 16
+"""With more words, all have the weight 1, because each is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class LexicalPage:
-    """Start, length and order of a page; ``counted`` is what its first page counted in texts."""
+    """Start, length and order of a page.
+
+    ``counted`` is what its first page counted in texts, ``weights`` are those of its words.
+    """
 
     limit: int
     newest_first: bool = False
     after: HitPosition | None = None
     counted: tuple[int, bool] | None = None
+    weights: WordWeights | None = None
 
 
 def search(query: Query, visible: Sequence[VisibleRecords], request: SearchRequest) -> SearchResult:
@@ -58,7 +67,8 @@ def search(query: Query, visible: Sequence[VisibleRecords], request: SearchReque
     page, any_word = LexicalPage(request.limit, request.newest_first), None
     if (state := request.after) is not None:
         counted, any_word = state["k"] and tuple(state["k"]), state["x"]
-        page = replace(page, after=decode_position(state), counted=counted)
+        after = decode_position(state)
+        page = replace(page, after=after, counted=counted, weights=state.get("w"))
     result = search_with_fallback(query, searched, page, any_word=any_word)
     return replace(result, skipped=skipped)
 
@@ -115,8 +125,32 @@ def _with_suggestions(
 def _search_any_word(
     query: Query, searched: Sequence[VisibleRecords], page: LexicalPage, *, spellings: Spellings
 ) -> SearchResult:
-    relaxed = match_any_word(query, languages=query_languages(searched), spellings=spellings)
+    """Search for any word. Words that few visible records contain count more than frequent ones."""
+    languages = query_languages(searched)
+    relaxed = match_any_word(query, languages=languages, spellings=spellings)
+    weights = _word_weights(relaxed, searched) if page.weights is None else page.weights
+    relaxed = match_any_word(query, languages=languages, spellings=spellings, weights=weights)
+    page = replace(page, weights=weights)
     return _search_page(relaxed, searched, page, any_word=spellings)
+
+
+def _word_weights(query: Query, searched: Sequence[VisibleRecords]) -> WordWeights:
+    """Return a weight of 1 for frequent words, and 1 more for each halving of the matches."""
+    leaves = list(dict.fromkeys(query.positive_leaves()))
+    if not 1 < len(leaves) <= MAX_WEIGHTED_WORDS:
+        return {}
+    counts = [_count_word(leaf, searched) for leaf in leaves]
+    return {
+        leaf.text: (FREQUENT_COUNT // count).bit_length()
+        for leaf, count in zip(leaves, counts, strict=True)
+        if 0 < count <= FREQUENT_COUNT
+    }
+
+
+def _count_word(leaf: Leaf, searched: Sequence[VisibleRecords]) -> int:
+    """Return the number of visible records with a word; beyond FREQUENT_COUNT some larger number."""
+    plans = plan_queries(Query(leaf), searched, scored=False)
+    return Matches(plans, counted_to=FREQUENT_COUNT).count
 
 
 def _search_page(
@@ -136,11 +170,14 @@ def _search_page(
     return SearchResult(
         hits=page_hits,
         has_more=is_full or not read.exhausted,
-        cursor_state=_page_end_encoder(page_hits, any_word=any_word, counted=counted),
+        cursor_state=_page_end_encoder(
+            page_hits, any_word=any_word, counted=counted, weights=page.weights
+        ),
         count=min(count, COUNT_LIMIT),
         lower_bound=not exact,
         complete=read.complete and (read.exhausted or is_full),
         any_word=any_word,
+        weights=page.weights,
     )
 
 
@@ -189,10 +226,15 @@ def needs_text_check(query: Query, plans: Sequence[StreamQuery]) -> bool:
 
 
 def _page_end_encoder(
-    hits: Sequence[Hit], *, any_word: Spellings | None, counted: tuple[int, bool] | None
+    hits: Sequence[Hit],
+    *,
+    any_word: Spellings | None,
+    counted: tuple[int, bool] | None,
+    weights: WordWeights | None,
 ) -> Any:
     def cursor_state(count: int) -> CursorState:
-        return {**encode_position(hits[count - 1]), "x": any_word, "k": counted}
+        position = encode_position(hits[count - 1])
+        return {**position, "x": any_word, "k": counted, "w": weights}
 
     return cursor_state
 

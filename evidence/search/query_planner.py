@@ -65,8 +65,8 @@ def _stream_queries(
         languages = group.connections[0].languages
         tsquery = to_tsquery(query, codes=codes, languages=languages)
         if tsquery is not None:
-            tiers = score_terms(query, codes=codes, languages=languages) if scored else []
-            yield StreamQuery(group, CompiledQuery(tsquery, tuple(map(tuple, tiers))))
+            words = score_terms(query, codes=codes, languages=languages) if scored else {}
+            yield StreamQuery(group, CompiledQuery(tsquery, tuple(words), tuple(words.values())))
 
 
 def plan_prefixes(

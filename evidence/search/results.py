@@ -39,6 +39,7 @@ HitKey: TypeAlias = tuple[str, str, str]
 """connection_id, stream, record_key"""
 
 Spellings: TypeAlias = Mapping[str, Sequence[str]]
+WordWeights: TypeAlias = Mapping[str, int]
 """Alternative spellings of each query word."""
 
 
@@ -202,7 +203,7 @@ class SearchResult:
 
     ``count`` is exact unless ``lower_bound``, and None if nothing was counted. ``complete`` means
     that cursors reach every match; ``window`` is the number of hits fused per ranking. With
-    ``any_word``, hits match any word or any of these spellings. ``asked`` is the query without
+    ``any_word``, hits match any word or any of these spellings, with ``weights``. ``asked`` is the query without
     stop words, and no visible record matches its ``absent_words``. ``holders`` are the records that
     the ``suggestions`` disclose. ``cursor_state(n)`` is the cursor after the first ``n`` hits.
     ``waiting`` lists streams with visible texts that have no vector yet; ``reindexing`` lists
@@ -219,6 +220,7 @@ class SearchResult:
     window: int | None = None
     lexical: bool = True
     any_word: Spellings | None = None
+    weights: WordWeights | None = None
     asked: Query | None = None
     absent_words: Sequence[str] = ()
     suggestions: Spellings = field(default_factory=dict)

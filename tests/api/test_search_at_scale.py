@@ -74,10 +74,20 @@ def paged(world: World, who: str, q: str, **query: str) -> tuple[list[Any], list
 
 
 @pytest.mark.parametrize("who", ["bob", "eve", "frank", "dora"])
-@pytest.mark.parametrize("q", ["quokka", "zephyr kumquat", "quok* OR kumquat", "filler -quokka"])
+@pytest.mark.parametrize(
+    "q",
+    [
+        "quokka",
+        "zephyr kumquat",
+        "quok* OR kumquat",
+        "filler -quokka",
+        "quokka here unheardof",  # "here" is rare, so it has a weight
+    ],
+)
 def test_all_ranking_strategies_return_the_same_pages(
     crowded: World, scaled: Callable[[dict[Any, int]], None], who: str, q: str
 ) -> None:
+    scaled({(search, "FREQUENT_COUNT"): 30})
     scaled({(matches, "SORT_IN_PYTHON_MAX"): 0, (matches, "SCORE_ALL_MAX"): 10**6})
     expected = paged(crowded, who, q)
     assert len(expected[0]) == expected[1][0] > 7
@@ -108,6 +118,7 @@ def test_recency_scan_stops_at_the_least_scanned_connection(
 def test_all_strategies_sort_newest_first(
     crowded: World, scaled: Callable[[dict[Any, int]], None], who: str
 ) -> None:
+    scaled({(search, "FREQUENT_COUNT"): 30})
     scaled({(matches, "SORT_IN_PYTHON_MAX"): 0, (matches, "SCORE_ALL_MAX"): 10**6})
     expected = paged(crowded, who, "zephyr", sort="-time")
     for sizes in ((5, 20), (1,), (500,)):

@@ -1,5 +1,6 @@
 """Compare the order of hits with a reference scoring in plain Python."""
 
+import math
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
+from evidence.search import lexical
 from evidence.search.analysis.pg_text_search import impact_tier
 from tests.world import PERSONAL, WORK, World
 
@@ -38,10 +40,20 @@ records = st.lists(
 asked = st.lists(st.sampled_from((*WORDS, "unheardof")), min_size=1, max_size=3, unique=True)
 
 
-def score(record: dict[str, Any], words: list[str]) -> tuple[int, bool]:
-    """The points of a record, and whether it has all the words."""
-    points = [max(_points(record, word, field) for field in WEIGHTS) for word in words]
+def score(record: dict[str, Any], words: dict[str, int]) -> tuple[int, bool]:
+    """The points of a record for words with weights, and whether it has all the words."""
+    points = [
+        points + 4 * (weight - 1) if points else 0
+        for word, weight in words.items()
+        for points in [max(_points(record, word, field) for field in WEIGHTS)]
+    ]
     return sum(points), all(points)
+
+
+def rarity(written: list[tuple[str, dict[str, Any]]], word: str) -> int:
+    """1 for a word of at least 1,000 records, and 1 more for each halving."""
+    count = sum(score(record, {word: 1})[1] for _, record in written)
+    return 1 + int(math.log2(1_000 / max(count, 1)))
 
 
 def _points(record: dict[str, Any], word: str, field: str) -> int:
@@ -53,7 +65,10 @@ def _points(record: dict[str, Any], word: str, field: str) -> int:
 
 def expected(written: list[tuple[str, dict[str, Any]]], words: list[str]) -> tuple[list[Any], str]:
     """Connection and key of every hit in order, and which words had to match."""
-    scored = [(connection, record, *score(record, words)) for connection, record in written]
+    weights = dict.fromkeys(words, 1)
+    if not any(score(record, weights)[1] for _, record in written):
+        weights = {word: rarity(written, word) for word in words}
+    scored = [(connection, record, *score(record, weights)) for connection, record in written]
     complete = [each for each in scored if each[3]]
     hits = complete or [each for each in scored if each[2]]
     order = sorted(
@@ -112,6 +127,33 @@ def test_more_matching_words_rank_above_one_frequent_word(
     answer = world.get("/v1/search", q="quokka zephyr unheardof")
     assert answer.ids == ["both", "loud"]
     assert answer.body["meta"]["match"] == "any_word"
+
+
+def test_rare_word_ranks_above_two_frequent_ones(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lexical, "FREQUENT_COUNT", 40)
+    frequent = [{"id": f"f{number}", "subject": "quokka zephyr"} for number in range(40)]
+    for record in ({"id": "rare", "subject": "kumquat"}, *frequent):
+        world.put((WORK, "messages", record | {"received_at": DAYS[record["id"] != "rare"]}))
+    hits, _ = paged(world, "what is the kumquat of quokka and zephyr unheardof", limit=9)
+    assert hits[0] == (WORK, "rare")
+    assert len(set(hits)) == len(hits) == 41
+
+
+def test_rarity_of_a_word_depends_on_visible_records_only(world: World) -> None:
+    for key, word in (("a", "quokka"), ("b", "zephyr"), ("c", "zephyr")):
+        world.put((WORK, "messages", {"id": key, "received_at": DAYS[0], "subject": word}))
+    subjects = StreamRequest(name="messages", fields=("id", "subject"))
+    world.grant("gina", GrantRequest(connection_ids=[WORK], streams=[subjects]))
+    before = world.get("/v1/search", "gina", q="quokka zephyr unheardof").body
+    assert [hit["record_key"] for hit in before["data"]] == ["a", "b", "c"]
+    for number in range(20):
+        world.put((PERSONAL, "messages", {"id": f"h{number}", "received_at": DAYS[0],
+            "subject": "quokka"}))  # fmt: skip
+        world.put((WORK, "messages", {"id": "c", "received_at": DAYS[0], "subject": "zephyr",
+            "body_text": "quokka"}))  # fmt: skip
+    assert world.get("/v1/search", "gina", q="quokka zephyr unheardof").body == before
 
 
 def test_ties_sort_newest_first_only_if_the_time_is_granted(world: World) -> None:

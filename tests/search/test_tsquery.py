@@ -118,7 +118,7 @@ def test_text_matches_its_own_words() -> None:
 
 def test_word_scores_by_tier_highest_first() -> None:
     units = score_terms(asked("lease -draft"), codes={"body": "b"}, languages=())
-    assert units == [["'b3lease'", "'b2lease'", "'b1lease'", "'b0lease'"]]
+    assert units == {("'b3lease'", "'b2lease'", "'b1lease'", "'b0lease'"): 1}
 
 
 def test_compound_scores_as_a_whole_and_by_its_parts() -> None:

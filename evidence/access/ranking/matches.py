@@ -22,7 +22,7 @@ from evidence.access.ranking.scores import (
     newest_first,
 )
 from evidence.access.ranking.scores import StreamQuery as StreamQuery
-from evidence.access.ranking.top_k import TopK, scan_newest
+from evidence.access.ranking.top_k import scan_newest, top_hits
 from evidence.access.records import RECORD_COLUMNS, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL, fetch_all_generic_plan, union_all, value_tables
 
@@ -123,7 +123,8 @@ class Matches:
         if self.count <= SORT_IN_PYTHON_MAX:
             return self._sort_in_python(limit, after)
         if self.count > SCORE_ALL_MAX and not newest:
-            return TopK(queries, self.count > self._counted_to).first(limit, after)
+            exceeds_count = self.count > self._counted_to
+            return top_hits(queries, limit=limit, after=after, exceeds_count=exceeds_count)
         if self.count > SCORE_ALL_MAX:
             hits_by_time = self._scan_newest(limit, after)
             if hits_by_time is not None:

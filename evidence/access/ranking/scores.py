@@ -24,11 +24,12 @@ class CompiledQuery:
     """A query compiled for one stream, as tsquery texts.
 
     ``matching`` selects the matches. ``tiers`` has one tuple per word: the queries for the word at each
-    tier, from the highest to the lowest.
+    tier, from the highest to the lowest. ``weights`` multiply the scores of the words.
     """
 
     matching: str
     tiers: tuple[tuple[str, ...], ...]
+    weights: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,8 @@ def hit_columns(number: int, query: StreamQuery, score: SQL) -> SQL:
 
 def score_sql(query: StreamQuery) -> SQL:
     """Return the score of a row as SQL over its terms."""
-    words = join_sql(" + ", (_word_score(tiers) for tiers in query.terms.tiers))
+    terms = query.terms
+    words = join_sql(" + ", map(_word_score, terms.tiers, terms.weights))
     return words if words.text else SQL("0")
 
 
@@ -240,11 +242,11 @@ def _all_matches(queries: Sequence[StreamQuery]) -> SQL:
     )
 
 
-def _word_score(tiers: Sequence[str]) -> SQL:
+def _word_score(tiers: Sequence[str], weight: int) -> SQL:
     """Return the score of a word as SQL: its highest matching tier, or zero."""
     cases = SQL("CASE")
     for number, query in enumerate(tiers):
-        points = TERM_SCORE + len(tiers) - number - 1
+        points = weight * TERM_SCORE + len(tiers) - number - 1
         cases += SQL(f" WHEN r.terms @@ %s::tsquery THEN {points}", (query,))
     return cases + SQL(" ELSE 0 END")
 

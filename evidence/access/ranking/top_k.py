@@ -9,16 +9,18 @@ The result is the same as if every match were scored, and depends on visible row
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from evidence.access.ranking.scores import (
     SELECT_HIT_KEYS,
     TERM_SCORE,
     TIME_INDEXED_TEXT,
+    CompiledQuery,
     SearchHitKey,
     StreamQuery,
     after_time,
+    best_first,
     fetch_hit_keys,
     first_hits,
     hit_columns,
@@ -62,9 +64,45 @@ class RecencyScan:
         return all(time_order(hit)[:2] < time_order(end)[:2] for end in self.ends)
 
 
+def top_hits(
+    queries: Sequence[StreamQuery], *, limit: int, after: SearchHitKey | None, exceeds_count: bool
+) -> list[SearchHitKey]:
+    """Return the first ``limit`` hits after a key.
+
+    Words with a weight are in few records, which are all scored. The others have equal weights.
+    """
+    rare_words = [_rare_words(query.terms) for query in queries]
+    if not any(rare_words):
+        return TopK(queries, exceeds_count).first(limit, after)
+    rare = map(_with_rare_words, queries, rare_words)
+    others = map(_without_rare_words, queries, rare_words)
+    hits = first_hits(list(rare), limit=limit, after=after, newest=False)
+    hits += TopK(list(others), exceeds_count).first(limit, after)
+    return sorted(hits, key=best_first)[:limit]
+
+
+def _rare_words(terms: CompiledQuery) -> str:
+    """Return a tsquery for any word with a weight, empty if there is none."""
+    words = zip(terms.tiers, terms.weights, strict=True)
+    return " | ".join(text for tiers, weight in words if weight > 1 for text in tiers)
+
+
+def _with_rare_words(query: StreamQuery, rare: str) -> StreamQuery:
+    terms = query.terms
+    matching = f"({terms.matching}) & ({rare or f'!({terms.matching})'})"
+    return replace(query, terms=replace(terms, matching=matching))
+
+
+def _without_rare_words(query: StreamQuery, rare: str) -> StreamQuery:
+    terms = query.terms
+    words = [tiers for tiers, weight in zip(terms.tiers, terms.weights, strict=True) if weight == 1]
+    matching = f"({terms.matching}) & !({rare})" if rare else terms.matching
+    return replace(query, terms=CompiledQuery(matching, tuple(words), (1,) * len(words)))
+
+
 @dataclass(frozen=True)
 class TopK:
-    """The matches of ``queries``, best first. If ``exceeds_count``, there are too many to count."""
+    """The matches of ``queries``, whose words have equal weights, best first. If ``exceeds_count``, there are too many to count."""
 
     queries: Sequence[StreamQuery]
     exceeds_count: bool

@@ -178,8 +178,8 @@ def any_prefix_tsquery(prefixes: Sequence[str], *, codes: Mapping[str, str]) -> 
 
 def score_terms(
     query: Query, *, codes: Mapping[str, str], languages: tuple[str, ...]
-) -> list[list[str]]:
-    """Return for each word of the query one tsquery per tier, highest tier first.
+) -> Mapping[tuple[str, ...], int]:
+    """Return each word of the query, as one tsquery per tier, highest tier first, and its weight.
 
     A word scores by the first tsquery that matches; a record scores the sum over its words. A
     compound scores as a whole and by each part, so exact matches come first.
@@ -187,13 +187,13 @@ def score_terms(
     writers = [
         _TsqueryCompiler(codes, languages, range(tier, tier + 1)) for tier in reversed(range(TIERS))
     ]
-    units: dict[tuple[str, ...], None] = {}
+    units: dict[tuple[str, ...], int] = {}
     for leaf in query.positive_leaves():
         for group in compile_leaf(leaf, languages=languages).groups:
             for unit in _units(group):
                 texts = [writer.any_of(unit, leaf=leaf) for writer in writers]
-                units.setdefault(tuple(text for text in texts if text is not None))
-    return [list(unit) for unit in units if unit]
+                units.setdefault(tuple(text for text in texts if text is not None), leaf.weight)
+    return {unit: weight for unit, weight in units.items() if unit}
 
 
 def _units(group: PatternGroup) -> Iterator[Sequence[TermSet]]:

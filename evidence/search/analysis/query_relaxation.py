@@ -140,8 +140,9 @@ def match_any_word(
     *,
     languages: Collection[str] = (),
     spellings: Mapping[str, Sequence[str]] | None = None,
+    weights: Mapping[str, int] | None = None,
 ) -> Query:
-    """Return a query that matches any word of this one. Exclusions remain.
+    """Return a query that matches any word of this one, with `weights` by word. Exclusions remain.
 
     A CJK run matches by any bigram of its content, or by a single character between stop words. A
     word with other `spellings` matches by any of them.
@@ -150,7 +151,8 @@ def match_any_word(
     stop_words = StopWords([word.text for word in words], languages=languages)
     content = [word for word in words if not (_is_plain(word) and stop_words.contains(word.text))]
     leaves = [leaf for word in content or words for leaf in _with_spellings(word, spellings or {})]
-    return Query(_all_of([_any_of(leaves), *_exclusions(query.root)]))
+    weighted = [replace(leaf, weight=(weights or {}).get(leaf.text, 1)) for leaf in leaves]
+    return Query(_all_of([_any_of(weighted), *_exclusions(query.root)]))
 
 
 def _is_plain(leaf: Leaf) -> bool:

@@ -37,7 +37,8 @@ class QueryError(Exception):
 class Leaf:
     """A word or phrase as written, perhaps in one field only; `position` is its query offset.
 
-    An `exact` leaf matches only as written, without stems, folding and other spellings.
+    An `exact` leaf matches only as written, without stems, folding and other spellings. `weight`
+    multiplies its score.
     """
 
     text: str
@@ -46,6 +47,7 @@ class Leaf:
     phrase: bool = False
     prefix: bool = False
     exact: bool = False
+    weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
