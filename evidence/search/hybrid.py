@@ -38,14 +38,25 @@ FusedKey = TypeVar("FusedKey", bound=tuple[str, ...])
 
 
 def fuse_rankings(
-    lexical: Sequence[FusedKey], semantic: Sequence[FusedKey]
+    lexical: Sequence[FusedKey], semantic: Sequence[FusedKey], *, clear_winner: bool = False
 ) -> list[tuple[FusedKey, int]]:
-    """Return the keys of both rankings with their points, best first; ties in key order."""
+    """Return the keys of both rankings with their points, best first; ties in key order.
+
+    The first lexical key counts twice if it is a ``clear_winner``, and then stays first.
+    """
     points: dict[FusedKey, int] = {}
     for ranking, weight in ((lexical, LEXICAL_WEIGHT), (semantic, SEMANTIC_WEIGHT)):
         for rank, key in enumerate(ranking, 1):
             points[key] = points.get(key, 0) + weight * MILLIONTHS // (RANK_CONSTANT + rank)
+    if clear_winner:
+        points[lexical[0]] += LEXICAL_WEIGHT * MILLIONTHS // (RANK_CONSTANT + 1)
     return sorted(points.items(), key=lambda item: (-item[1], item[0]))
+
+
+def has_clear_winner(hits: Sequence[Hit]) -> bool:
+    """Return whether the first lexical hit has at least an eighth more points than the second."""
+    scores = [hit.rank.score for hit in hits[:2] if hit.rank is not None]
+    return len(scores) == 1 or (len(scores) == 2 and scores[0] * 8 >= scores[1] * 9)
 
 
 FUSION_WINDOW: Final = 100
@@ -111,11 +122,9 @@ def _fused_page(
     """Return a page of fused hits."""
     by_words = {hit.key: hit for hit in lexical_result.hits}
     by_meaning = {passage[2:5]: passage for passage in passages}
-    order = [
-        (key, points)
-        for key, points in fuse_rankings(list(by_words), list(by_meaning))
-        if _hit_digest(key) not in before.shown
-    ]
+    clear_winner = has_clear_winner(lexical_result.hits)
+    fused = fuse_rankings(list(by_words), list(by_meaning), clear_winner=clear_winner)
+    order = [(key, points) for key, points in fused if _hit_digest(key) not in before.shown]
     page_keys = order[: request.limit]
     semantic_only = [by_meaning[key] for key, _ in page_keys if key not in by_words]
     hits = by_words | {hit.key: hit for _, hit in semantic.load_hits(scope, semantic_only)}
