@@ -35,10 +35,12 @@ class Embedder(Protocol):
 
     Vectors are compared only if they have the same ``model_id``. ``needs`` lists the packages that
     the model imports. Texts are unrelated if the dot product of their vectors is below ``floor``.
+    Hybrid search weighs matching words ``lexical_weight`` times as much as similar meaning.
     """
 
     needs: tuple[str, ...]
     dimension: int
+    lexical_weight: int = 3
 
     @property
     def floor(self) -> float: ...
@@ -143,6 +145,7 @@ class WordLlama(Embedder):
     needs = ("wordllama", "tokenizers", "safetensors", "numpy")
     dimension = 256
     floor = 0.25
+    lexical_weight = 30
 
     @cached_property
     @override

@@ -29,27 +29,28 @@ from evidence.search.results import (
 
 RANK_CONSTANT: Final = 10
 """Added to each rank, so that the first ranks do not decide alone."""
-LEXICAL_WEIGHT: Final = 2
-SEMANTIC_WEIGHT: Final = 1
-"""Matching words count more than similar meaning (docs/relevance.md)."""
 MILLIONTHS: Final = 1_000_000
 
 FusedKey = TypeVar("FusedKey", bound=tuple[str, ...])
 
 
 def fuse_rankings(
-    lexical: Sequence[FusedKey], semantic: Sequence[FusedKey], *, clear_winner: bool = False
+    lexical: Sequence[FusedKey],
+    semantic: Sequence[FusedKey],
+    *,
+    lexical_weight: int,
+    clear_winner: bool = False,
 ) -> list[tuple[FusedKey, int]]:
     """Return the keys of both rankings with their points, best first; ties in key order.
 
     The first lexical key counts twice if it is a ``clear_winner``, and then stays first.
     """
     points: dict[FusedKey, int] = {}
-    for ranking, weight in ((lexical, LEXICAL_WEIGHT), (semantic, SEMANTIC_WEIGHT)):
+    for ranking, weight in ((lexical, lexical_weight), (semantic, 1)):
         for rank, key in enumerate(ranking, 1):
             points[key] = points.get(key, 0) + weight * MILLIONTHS // (RANK_CONSTANT + rank)
     if clear_winner:
-        points[lexical[0]] += LEXICAL_WEIGHT * MILLIONTHS // (RANK_CONSTANT + 1)
+        points[lexical[0]] += lexical_weight * MILLIONTHS // (RANK_CONSTANT + 1)
     return sorted(points.items(), key=lambda item: (-item[1], item[0]))
 
 
@@ -122,8 +123,12 @@ def _fused_page(
     """Return a page of fused hits."""
     by_words = {hit.key: hit for hit in lexical_result.hits}
     by_meaning = {passage[2:5]: passage for passage in passages}
-    clear_winner = has_clear_winner(lexical_result.hits)
-    fused = fuse_rankings(list(by_words), list(by_meaning), clear_winner=clear_winner)
+    fused = fuse_rankings(
+        list(by_words),
+        list(by_meaning),
+        lexical_weight=scope.embedder.lexical_weight,
+        clear_winner=has_clear_winner(lexical_result.hits),
+    )
     order = [(key, points) for key, points in fused if _hit_digest(key) not in before.shown]
     page_keys = order[: request.limit]
     semantic_only = [by_meaning[key] for key, _ in page_keys if key not in by_words]

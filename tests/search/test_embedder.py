@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 from pytest_django.fixtures import Settings
 
-from evidence.search.embedding import Vector, WordLlama, configured_embedder
+from evidence.search.embedding import Embedder, Vector, WordLlama, configured_embedder
 
 
-class Letters:
+class Letters(Embedder):
     """A model of 26 dimensions: the frequency of each letter."""
 
     needs = ()
