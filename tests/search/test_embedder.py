@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from pytest_django.fixtures import Settings
+from typing_extensions import override
 
 from evidence.search.embedding import Embedder, Vector, WordLlama, configured_embedder
 
@@ -18,6 +19,7 @@ class Letters(Embedder):
     floor = 0.5
     model_id = "letters"
 
+    @override
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         counts = [[text.lower().count(chr(97 + n)) for n in range(26)] for text in texts]
         lengths = [math.hypot(*each) or 1.0 for each in counts]
