@@ -123,12 +123,10 @@ def _fused_page(
     """Return a page of fused hits."""
     by_words = {hit.key: hit for hit in lexical_result.hits}
     by_meaning = {passage[2:5]: passage for passage in passages}
-    fused = fuse_rankings(
-        list(by_words),
-        list(by_meaning),
-        lexical_weight=scope.embedder.lexical_weight,
-        clear_winner=has_clear_winner(lexical_result.hits),
-    )
+    clear_winner = has_clear_winner(lexical_result.hits)
+    weight = scope.embedder.lexical_weight
+    rankings = list(by_words), list(by_meaning)
+    fused = fuse_rankings(*rankings, lexical_weight=weight, clear_winner=clear_winner)
     order = [(key, points) for key, points in fused if _hit_digest(key) not in before.shown]
     page_keys = order[: request.limit]
     semantic_only = [by_meaning[key] for key, _ in page_keys if key not in by_words]
@@ -143,16 +141,15 @@ def _fused_page(
         digests = before.shown | {_hit_digest(hit.key) for hit in page_hits[:count]}
         return _encode_progress(_fusion_progress(digests, lexical_result))
 
-    return SearchResult(
+    return replace(
+        lexical_result,
         hits=page_hits,
         has_more=len(order) > request.limit,
         cursor_state=cursor_state,
+        count=None,
+        lower_bound=False,
         complete=lexical_result.complete and len(passages) < FUSION_WINDOW,
         window=FUSION_WINDOW if lexical_result.has_more or len(passages) == FUSION_WINDOW else None,
-        any_word=lexical_result.any_word,
-        suggestions=lexical_result.suggestions,
-        absent_words=lexical_result.absent_words,
-        holders=lexical_result.holders,
     )
 
 

@@ -14,7 +14,7 @@ from evidence.search.embedding import Embedder, Vector, WordLlama, configured_em
 class Letters(Embedder):
     """A model of 26 dimensions: the frequency of each letter."""
 
-    needs = ()
+    needs: tuple[str, ...] = ()
     dimension = 26
     floor = 0.5
     model_id = "letters"
