@@ -16,7 +16,6 @@ from demo import (
     hostile,
     people,
     stories,
-    workouts,
 )
 from demo.shapes import BANK, CALENDAR, CHAT, HEALTH, MAIL, Record, identities
 
@@ -35,7 +34,7 @@ _STREAMS = (
     "measurements",
     "workouts",
 )
-_PARTS = (channels, stories, chat, everyday_mail, bank, appointments, health, workouts, hostile)
+_PARTS = (channels, stories, chat, everyday_mail, bank, appointments, health, hostile)
 _CONNECTIONS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     (MAIL["personal"], "mailbox", "Mail, personal", ("en", "de", "fr", "es", "ja", "zh")),
     (MAIL["work"], "mailbox", "Mail, Cartolab", ("en", "fr", "de", "ja", "zh", "es")),

@@ -34,7 +34,7 @@ from evidence.storing.vector_backfill import embed_missing
 from evidence.storing.vector_table import prepare_table
 from operations import job_wakeups, leader_lock, metrics
 from operations.postgres import server
-from operations.postgres.system_account import EmbeddedPostgresError
+from operations.postgres.installation import EmbeddedPostgresError
 from operations.session_store import SessionStore
 
 logger = logging.getLogger(__name__)

@@ -24,9 +24,8 @@ from evidence.errors import ApiException, Code, MisdirectedRequest
 from mcp_adapter.streamable_http import EVENT_PATHS, MCP_PATHS, McpEndpoint
 from operations import access_log, health, metrics, schema_version, tracer
 from pdpp_site import security_headers
-from pdpp_site.callers import Callers
 from pdpp_site.connections import RunningRequests
-from pdpp_site.fair_queue import FairQueue
+from pdpp_site.fair_queue import Callers, FairQueue
 from pdpp_site.long_poll import LongPolls, is_long_poll
 from pdpp_site.mcp_endpoints import QueuePlace, queue_place
 from pdpp_site.request_bodies import MCP_BYTES, RequestBodies, limited_receive

@@ -1,6 +1,7 @@
 """The server's command line: ``manage.py``, ``pdpp-server`` and ``python -m pdpp_site``.
 
-Starts the embedded database for commands that need one.
+Starts the embedded database for commands that need one, and turns database and settings errors into
+one-line messages.
 """
 
 import contextlib
@@ -12,9 +13,55 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-from django.core.management import BaseCommand, ManagementUtility
+import django
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import BaseCommand, CommandError, ManagementUtility, get_commands
 from django.core.management.color import color_style
+from django.db import InterfaceError, OperationalError, ProgrammingError
+from psycopg.errors import UndefinedTable
 from typing_extensions import override
+
+OWN_APPS = frozenset(("evidence", "operations", "owner", "pdpp_site"))
+WITHOUT_TABLES = frozenset((
+    "backup", "doctor", "drill", "keys", "restore", "run", "setup_link", "upgrade_postgres", "worker",
+))  # fmt: skip
+"""Commands of ours that migrate, wait for it, or read no rows."""
+PENDING = (
+    "The database lacks {count} migrations of this version. Nothing was done. Run"
+    " `python manage.py migrate`, or start the server with `make run`, then this command again."
+)
+NO_TABLES = "The database has no tables. Create them: manage.py migrate"
+NO_CONNECTION = "Cannot connect to the database: {why}. Check that it is running and that DATABASE_URL is correct."
+
+
+class PendingMigrationsError(CommandError):
+    """A command needs tables that the database has not."""
+
+
+def require_migrations(command: str) -> None:
+    """Raise ``PendingMigrationsError`` if a command of ours needs migrations that have not run."""
+    django.setup()
+    if get_commands().get(command) not in OWN_APPS or command in WITHOUT_TABLES:
+        return
+    from operations.schema_version import count_pending_migrations
+
+    if count := count_pending_migrations():
+        raise PendingMigrationsError(PENDING.format(count=count))
+
+
+def describe(error: Exception) -> str | None:
+    """Return a message for an error of the environment, or None. Never quotes a statement."""
+    if isinstance(error, PendingMigrationsError):
+        return str(error)
+    if isinstance(error, ImproperlyConfigured):
+        return f"Invalid settings: {error}"
+    if isinstance(error, ProgrammingError) and isinstance(error.__cause__, UndefinedTable):
+        return NO_TABLES
+    if isinstance(error, OperationalError | InterfaceError):
+        why = (str(error).splitlines() or ["no reason given"])[0].rstrip(".")
+        return NO_CONNECTION.format(why=why)
+    return None
+
 
 WITHOUT_DATABASE = {
     "", "check", "help", "keys", "makemigrations", "upgrade-postgres", "version",
@@ -79,9 +126,7 @@ def main() -> None:
         sys.stderr.write("Stopped. Run the same command again to continue or restart.\n")
         sys.exit(128 + signal.SIGINT)
     except Exception as error:
-        from pdpp_site import command_errors
-
-        if (message := command_errors.describe(error)) is None:
+        if (message := describe(error)) is None:
             raise
         sys.exit(message)
 
@@ -97,7 +142,7 @@ def _run(argv: list[str]) -> None:
     with contextlib.ExitStack() as running:
         if needs_database and {"--help", "-h"}.isdisjoint(arguments):
             _start_database(running)
-            _require_migrations(command)
+            require_migrations(command)
         ServerCommands([argv[0], *arguments]).execute()
 
 
@@ -105,21 +150,15 @@ def _start_database(running: contextlib.ExitStack) -> None:
     """Start the embedded database, unless DATABASE_URL names a server."""
     from django.conf import settings
 
-    from operations.postgres import server, system_account
+    from operations.postgres import installation, server
 
     if settings.EMBEDDED:
         home = settings.PDPP_VAR / "postgres"
         try:
             running.enter_context(server.running(home))
-        except system_account.EmbeddedPostgresError as error:
+        except installation.EmbeddedPostgresError as error:
             sys.exit(f"The embedded PostgreSQL does not start. {error}")
         running.callback(_close_connections)
-
-
-def _require_migrations(command: str) -> None:
-    from pdpp_site import command_errors
-
-    command_errors.require_migrations(command.replace("-", "_"))
 
 
 def _close_connections() -> None:

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from operations.doctor.http_probe import is_private
-from pdpp_site import callers
+from pdpp_site import fair_queue
 from pdpp_site.wsgi_bridge import Message, Send
 
 SECURITY_HEADERS = {
@@ -28,7 +28,7 @@ def middleware(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Calla
 
     def add_headers(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
-        callers.accept_session(request)
+        fair_queue.accept_session(request)
         for name, value in SECURITY_HEADERS.items():
             response.headers.setdefault(name, value)
         return response

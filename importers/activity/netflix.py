@@ -8,7 +8,7 @@ from functools import partial
 
 from importers.activity import records
 from importers.core.csv_rows import Row, find_header, iter_rows
-from importers.core.dates import detect_date_order
+from importers.core.dates import detect_date_order, normalize, parse_date
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.moments import local_to_utc, require_moment, to_utc
@@ -20,7 +20,6 @@ from importers.core.results import (
     ReceiptCode,
     UnreadableError,
 )
-from importers.core.written_dates import normalize, parse_date
 
 SERVICE = "Netflix"
 FIRST_YEAR = 2007

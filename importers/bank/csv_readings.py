@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import NoReturn, TypeVar
 
 from importers.bank import amounts
-from importers.bank.amounts import currency_code
+from importers.bank.amounts import balance_signs, currency_code
 from importers.bank.csv_accounts import (
     FoundAccount,
     currency_above,
@@ -29,11 +29,10 @@ from importers.bank.csv_columns import (
     plain_name,
 )
 from importers.bank.csv_table import CsvTable, Row
-from importers.bank.running_balance import balance_signs
+from importers.core.dates import detect_order, is_date_like
 from importers.core.export_files import ExportFile
 from importers.core.importer import ChoiceNeeded, Options
 from importers.core.results import ReceiptCode, UnreadableError
-from importers.core.written_dates import detect_order, is_date_like
 
 T = TypeVar("T")
 AMOUNT_FIELDS = ("amount", "debit", "credit")

@@ -6,11 +6,10 @@ from importers.bank import amounts
 from importers.bank.csv_columns import guess_columns
 from importers.bank.csv_readings import AMOUNT_FIELDS, ReadingBuilder
 from importers.bank.csv_table import CsvTable
-from importers.core.dates import readings_by_order
+from importers.core.dates import normalize, readings_by_order
 from importers.core.export_files import ExportFile
 from importers.core.importer import FileSample, Options
 from importers.core.results import UnreadableError
-from importers.core.written_dates import normalize
 
 MAX_ROWS = 5
 MAX_COLUMNS = 60

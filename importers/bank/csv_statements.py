@@ -8,8 +8,9 @@ from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
 
-from importers.bank import amounts, earlier_keys, records
+from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
+from importers.bank.amounts import BALANCE_TEXT
 from importers.bank.csv_accounts import (
     FoundAccount,
     find_iban,
@@ -21,8 +22,8 @@ from importers.bank.csv_columns import CREDITS, DEBITS, NOT_BOOKED, plain_name
 from importers.bank.csv_readings import CsvReading, ReadingBuilder, layout_name
 from importers.bank.csv_samples import sample_table
 from importers.bank.csv_table import CsvTable, read_table
-from importers.bank.running_balance import BALANCE_TEXT
 from importers.bank.wise import unfold_wise_history
+from importers.core.dates import is_date_like, parse_date
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import (
     ChoiceNeeded,
@@ -44,7 +45,6 @@ from importers.core.results import (
     UnreadableError,
     issues_only,
 )
-from importers.core.written_dates import is_date_like, parse_date
 
 _TEXTS = ("counterparty", "counterparty_account", "kind", "category", "check_number", "memo")
 _KEY_FIELDS = (
@@ -147,11 +147,11 @@ def _rows(
     table: CsvTable, reading: CsvReading, remembered: dict[str, Any] | None = None
 ) -> Iterator[CsvRow]:
     keys, width = ContentKeys("t_"), len(table.header)
-    variants = [earlier_keys.csv_columns(table.header, each) for each in ({}, remembered or {})]
+    variants = [records.earlier_csv_columns(table.header, each) for each in ({}, remembered or {})]
     earlier = [(columns, ContentKeys("v_")) for columns in variants]
     edges = {line for line, _ in table.rows[:2] + table.rows[-3:]}
     for line, cells, by_name, fields in _cells(table, reading, with_headers=True):
-        replaces = tuple({earlier_keys.csv_key(k, by_name, columns) for columns, k in earlier})
+        replaces = tuple({records.earlier_csv_key(k, by_name, columns) for columns, k in earlier})
         if tuple(cells) == table.header:
             continue
         currency = _currency(fields, reading)
@@ -216,7 +216,7 @@ def _read(files: ExportFiles, options: Options) -> ExportItems:
     files = [file for file in files if file.name not in unclaimed]
     yield from iter_items(files, partial(_read_file, options=options, earlier=remaining))
     if has_earlier and not remaining:
-        stale = [StaleRecords("accounts", earlier_keys.CSV_ACCOUNT)]
+        stale = [StaleRecords("accounts", records.EARLIER_CSV_ACCOUNT)]
         yield ExportItem("", "", 0, partial(ParsedItem, stale=stale))
 
 

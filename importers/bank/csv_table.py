@@ -10,10 +10,10 @@ from itertools import islice, pairwise, takewhile
 from typing import Self
 
 from importers.bank.csv_columns import DATE_NAMES, guess_columns, plain_name
+from importers.core.dates import is_date_like
 from importers.core.export_files import ExportFile
 from importers.core.results import ReceiptCode, UnreadableError
 from importers.core.text import decode
-from importers.core.written_dates import is_date_like
 
 FILE_MAX_BYTES = 16 * 1024 * 1024
 MAX_ROWS = 500_000

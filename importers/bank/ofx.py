@@ -16,8 +16,14 @@ from typing import Any
 from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
 from importers.bank.csv_accounts import format_account
-from importers.bank.ofx_amounts import LAYOUT, OfxReading, detect_reading, parse_amount
-from importers.bank.ofx_keys import Keys, OfxKeys
+from importers.bank.ofx_bookings import (
+    LAYOUT,
+    Keys,
+    OfxKeys,
+    OfxReading,
+    detect_reading,
+    parse_amount,
+)
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.results import (

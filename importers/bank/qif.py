@@ -11,7 +11,7 @@ from functools import partial
 
 from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
-from importers.core import written_dates
+from importers.core import dates
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import (
     ChoiceNeeded,
@@ -56,12 +56,10 @@ def _reading(file: ExportFile, options: Options, used: dict[str, str]) -> dict[s
     given = {"date_order": options.date_order, "decimal": options.decimal}
     remembered = options.remembered.get(_LAYOUT) or {}
     transactions = [fields for _, _, fields in _transactions(file)]
-    dates = [_normalize_date(fields.get("D", "")) for fields in transactions]
+    written = [_normalize_date(fields.get("D", "")) for fields in transactions]
     texts = [fields.get("T") or fields.get("U") or "" for fields in transactions]
     decide: dict[str, Callable[..., str]] = {
-        "date_order": partial(
-            written_dates.detect_order, dates, last_year=options.current_year + 1
-        ),
+        "date_order": partial(dates.detect_order, written, last_year=options.current_year + 1),
         "decimal": partial(amounts.detect_decimal_separator, texts, currency=None),
     }
     found = {}
@@ -152,7 +150,7 @@ def _transaction(
     amount = amounts.parse_amount(amount_text, decimal_separator=reading["decimal"])
     if amount is None:
         raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=amount_text[:40])
-    on = written_dates.parse_date(_normalize_date(fields.get("D", "")), reading["date_order"])
+    on = dates.parse_date(_normalize_date(fields.get("D", "")), reading["date_order"])
     if on is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=fields.get("D", "")[:40])
     item.records.append(

@@ -13,13 +13,15 @@ from icalendar.prop.broken import vBroken
 from importers.calendar.entries import Calendar, Entry, ParsedEntry, parse_entries
 from importers.calendar.event_fields import (
     EventTimes,
+    date_property,
     event_data,
+    event_times,
     ical_text,
+    is_convertible,
     recurrence_rules,
     series_id,
     time_fields,
 )
-from importers.calendar.event_times import date_property, event_times, is_convertible
 from importers.calendar.expansion_limits import ExpansionLimits
 from importers.calendar.moved_series import add_moved_keys, key_of
 from importers.calendar.recurrence import (

@@ -4,9 +4,8 @@ import re
 import unicodedata
 from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 
-from importers.core.dates import unix_to_iso
+from importers.core.dates import parse_date, unix_to_iso
 from importers.core.results import ParsedItem, ReceiptCode
-from importers.core.written_dates import parse_date
 
 _CLOCK = re.compile(
     r"(?P<before>[^\W\d]{2}\s+)?(?<!\d)(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?"

@@ -18,13 +18,12 @@ from evidence.storing.ingest import IngestResult, ingest_lines
 from evidence.storing.receipts import Receipt
 from evidence.storing.receipts import ReceiptCode as RejectionCode
 from importers.core import sandbox
-from importers.core.key_set import KeySet
+from importers.core.key_set import KeyLog, KeySet
 from importers.core.results import Issue, ReceiptCode
 from importers.runs import store
 from importers.runs.import_totals import ImportTotals, StoredLines
 from importers.runs.preview import ExportPart, refresh_part
 from importers.runs.record_feed import AttachmentSpool, RecordFeed, SpooledFile, pending_receipts
-from importers.runs.seen_keys import KeyLog
 from importers.runs.store import PendingReceipt
 
 OnProgress = Callable[[ImportRun], object]

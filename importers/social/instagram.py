@@ -9,8 +9,7 @@ from importers.core.json_nodes import Json, json_line, json_object, json_objects
 from importers.core.moments import require_moment, unix_to_utc
 from importers.core.results import ReceiptCode, UnreadableError
 from importers.social import records
-from importers.social.meta_archive import Archive, Entry, ParseEntry
-from importers.social.meta_exports import find_mentioned
+from importers.social.meta_archive import Archive, Entry, ParseEntry, find_mentioned
 
 SERVICE = "instagram"
 

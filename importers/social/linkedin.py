@@ -1,26 +1,33 @@
-"""Import the connections and positions of a LinkedIn archive (CSV)."""
+"""Import the connections, positions and messages of a LinkedIn archive (CSV)."""
 
 import re
 from functools import partial
 from hashlib import sha256
 
-from importers.core.csv_rows import Row, find_header, read_rows
+from importers.chat import records as chat_records
+from importers.core.csv_rows import Row, find_header, iter_rows, read_rows
+from importers.core.dates import normalize
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer
+from importers.core.moments import require_moment, to_utc
 from importers.core.results import (
+    ContentKeys,
+    ExportItem,
     ExportItems,
     ParsedItem,
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
 )
-from importers.core.text import one_line, truncate
-from importers.core.written_dates import normalize
+from importers.core.text import html_to_text, one_line, truncate
 from importers.social import records
 
+SERVICE = "linkedin"
 _CONNECTIONS = ("First Name", "Last Name", "Company", "Position", "Connected On")
 _POSITIONS = ("Company Name", "Title", "Description", "Started On", "Finished On")
 _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_MESSAGES = ("CONVERSATION ID", "FROM", "TO", "DATE", "CONTENT")
+_HTML = re.compile(r"</?(?:p|br|div|a|span)\b[^<>]*>", re.I)
 _MONTH = re.compile(r"([^\W\d_]{3,10})\.? (\d{4})")
 
 
@@ -83,8 +90,8 @@ def _position(row: Row) -> ParsedItem:
     if is_cut:
         item.add_issue(ReceiptCode.TEXT_CUT)
     data = {
-        "id": records.key("linkedin", "position", organization, title, started),
-        "service": "linkedin",
+        "id": records.key(SERVICE, "position", organization, title, started),
+        "service": SERVICE,
         "organization": organization,
         "title": title,
         "place": _cell(row, "location"),
@@ -103,6 +110,61 @@ def _month(written: str | None) -> str | None:
     return day[:7] if _ISO_DAY.fullmatch(day) else written
 
 
+def _claim_messages(files: ExportFiles) -> list[ExportFile]:
+    return [file for file in files if file.suffix == ".csv" and find_header(file, *_MESSAGES) == 0]
+
+
+def _read_messages(file: ExportFile) -> ExportItems:
+    """Yield messages. All messages of a conversation are together, the newest first."""
+    keys, previous = ContentKeys(""), ""
+    for line, row in iter_rows(file):
+        written = row.get("date", "")
+        keys.start_group(written)
+        key = keys.key(written, row.get("from"), row.get("content"))
+        is_first = row.get("conversation id", "") != previous
+        previous = row.get("conversation id", "")
+        parse = partial(_message, row, key, is_first=is_first)
+        yield ExportItem(file.name, f"line {line:,}", sum(map(len, row.values())), parse)
+
+
+def _message(row: Row, key: str, *, is_first: bool) -> ParsedItem:
+    if row.get(""):
+        raise UnreadableError(ReceiptCode.MALFORMED, detail=row[""][:80])
+    conversation_id = one_line(row.get("conversation id", ""), max_chars=200)
+    if not conversation_id:
+        raise UnreadableError(ReceiptCode.NO_IDENTITY)
+    item = ParsedItem()
+    people = _people(row)
+    conversation = chat_records.Conversation(
+        id=chat_records.conversation_id(SERVICE, conversation_id),
+        name=one_line(row.get("conversation title", "")) or ", ".join(people)[:200] or "LinkedIn",
+        service=SERVICE,
+        kind="direct" if len(people) <= 2 else "group",
+    )
+    if is_first:
+        item.records.append(conversation.record(members=people))
+    content, written = row.get("content", ""), row.get("date", "").strip()
+    subject = one_line(row.get("subject", ""))
+    text = html_to_text(content) if _HTML.search(content) else content.strip()
+    is_draft = row.get("is message draft", "").strip().lower() in ("yes", "true")
+    chat_records.add_message(
+        item,
+        conversation,
+        key=f"{conversation.id}.{key}",
+        text="\n".join(filter(None, (subject, text))),
+        sent_at=require_moment(to_utc(written), item, written=written),
+        author=row.get("from"),
+        author_id=row.get("sender profile url"),
+        kind="draft" if is_draft else "message",
+    )
+    return item
+
+
+def _people(row: Row) -> list[str]:
+    names = (one_line(name) for name in (row.get("from", ""), *row.get("to", "").split(",")))
+    return sorted(set(filter(None, names)))
+
+
 LINKEDIN_CONNECTIONS = Importer(
     claim=partial(_claim, header=_CONNECTIONS),
     read=lambda files, _options: iter_items(files, _read_connections),
@@ -110,4 +172,8 @@ LINKEDIN_CONNECTIONS = Importer(
 LINKEDIN = Importer(
     claim=partial(_claim, header=_POSITIONS),
     read=lambda files, _options: iter_items(files, lambda file: read_rows(file, _position)),
+)
+LINKEDIN_MESSAGES = Importer(
+    claim=_claim_messages,
+    read=lambda files, _options: iter_items(files, _read_messages),
 )

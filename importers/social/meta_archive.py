@@ -1,16 +1,133 @@
-"""Read the lists of a Facebook or Instagram export: the name of each list tells its kind."""
+"""Read the lists of a Facebook or Instagram export: the name of each list tells its kind.
+
+Both services export each byte of UTF-8 as a character, which is repaired here.
+"""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles
 from importers.core.json_nodes import Json, head_has, iter_nodes, parse_node
-from importers.core.results import ExportItem, ExportItems, ParsedItem
-from importers.social.meta_exports import claim_service
-from importers.social.meta_text import repaired_object
+from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode
+
+_FACEBOOK = re.compile(
+    r"(?:^|/)(?:your_facebook_activity|friends_and_followers|connections/friends|posts/your_posts"
+    r"|profile_information|posts/album|comments_and_reactions|likes_and_reactions)",
+)
+_INSTAGRAM = re.compile(
+    r"(?:^|/)(?:your_instagram_activity|followers_and_following|connections/followers_and_following"
+    r"|content/posts_|media/(?:posts|stories|reels)/|account_information|instagram_)"
+)
+
+
+def find_service(file: ExportFile, files: Sequence[ExportFile]) -> str | None:
+    """Return the service of an export by the path of the file, the export's name or other paths."""
+    for text in (file.name, file.head.decode("utf-8", "replace"), file.export.lower()):
+        if found := _service_of(text):
+            return found
+    if "facebook" in file.export.lower() or "instagram" in file.export.lower():
+        return "facebook" if "facebook" in file.export.lower() else "instagram"
+    found_services = {found for each in files if (found := _service_of(each.name))}
+    return found_services.pop() if len(found_services) == 1 else None
+
+
+def _service_of(text: str) -> str | None:
+    is_facebook, is_instagram = bool(_FACEBOOK.search(text)), bool(_INSTAGRAM.search(text))
+    if is_facebook == is_instagram:
+        return None
+    return "facebook" if is_facebook else "instagram"
+
+
+def claim_service(files: Sequence[ExportFile], service: str) -> list[ExportFile]:
+    """Return the JSON files of this service."""
+    # The paths of an export decide for all its files without evidence of their own.
+    by_export: dict[str, str | None] = {}
+    claimed = []
+    for file in files:
+        if file.suffix != ".json":
+            continue
+        found = _service_of(file.name)
+        if found is None:
+            if file.export not in by_export:
+                by_export[file.export] = find_service(file, files)
+            found = by_export[file.export]
+        if found == service:
+            claimed.append(file)
+    return claimed
+
+
+def find_mentioned(
+    uri: str | None, file: ExportFile, files: Mapping[str, ExportFile]
+) -> ExportFile | None:
+    """Return the file with this path in the export that contains ``file``, at any depth."""
+    if not uri:
+        return None
+    for folder in file.path.parents:
+        name = uri if str(folder) == "." else f"{folder}/{uri}"
+        if name in files:
+            return files[name]
+    return None
+
+
+_SEQUENCE = re.compile(
+    "[\u00c2-\u00df][\u0080-\u00bf]|[\u00e0-\u00ef][\u0080-\u00bf]{2}|[\u00f0-\u00f4][\u0080-\u00bf]{3}"
+)
+"""The bytes of a character, read as Latin-1."""
+_CONTROL = re.compile("[\u0080-\u009f]")
+_CUT_TAIL = re.compile(
+    "(?:[\u00c2-\u00f4]|[\u00e0-\u00f4][\u0080-\u00bf]|[\u00f0-\u00f4][\u0080-\u00bf]{2})$"
+)
+
+
+def repair_text(text: str) -> tuple[str, bool]:
+    """Return the text, repaired if it is broken, and whether that is certain.
+
+    A text whose characters are all the bytes of valid UTF-8 is broken: no language writes so. One with
+    other characters is right, unless it also has such bytes, which leaves a doubt.
+    """
+    if text.isascii():
+        return text, True
+    has_sequences = bool(_SEQUENCE.search(text))
+    if has_sequences:
+        for candidate in (text, _CUT_TAIL.sub("", text)):
+            try:
+                return candidate.encode("latin-1").decode("utf-8"), True
+            except UnicodeError:
+                continue
+    return text, not (has_sequences or _CONTROL.search(text))
+
+
+def repair_node(node: Any, item: ParsedItem) -> Any:
+    """Return a JSON value with all its texts repaired; a doubt has one receipt."""
+    doubts: list[str] = []
+    repaired = _repair(node, doubts)
+    if doubts:
+        item.add_issue(ReceiptCode.UNSURE_CHARSET, detail=doubts[0][:40])
+    return repaired
+
+
+def _repair(node: Any, doubts: list[str]) -> Any:
+    if isinstance(node, str):
+        text, is_sure = repair_text(node)
+        if not is_sure:
+            doubts.append(node)
+        return text
+    if isinstance(node, dict):
+        return {_repair(name, doubts): _repair(value, doubts) for name, value in node.items()}
+    if isinstance(node, list):
+        return [_repair(value, doubts) for value in node]
+    return node
+
+
+def repaired_object(node: Json, item: ParsedItem) -> Json:
+    """Return an object with all its texts repaired."""
+    repaired = repair_node(node, item)
+    return repaired if isinstance(repaired, dict) else {}
+
 
 _MEDIA = (".jpg", ".jpeg", ".png", ".gif", ".webp", ".heic", ".mp4", ".mov", ".webm", ".m4a")
 

@@ -31,8 +31,12 @@ from importers.core.results import (
     UnreadableError,
 )
 from importers.core.streaming import ITEM, iter_json_events
-from importers.social.meta_exports import claim_service, find_mentioned
-from importers.social.meta_text import repair_node, repaired_object
+from importers.social.meta_archive import (
+    claim_service,
+    find_mentioned,
+    repair_node,
+    repaired_object,
+)
 
 _NAME = re.compile(r"message_\d+\.json")
 _FILES = ("photos", "videos", "audio_files", "files", "gifs")

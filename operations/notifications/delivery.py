@@ -18,8 +18,7 @@ from evidence.models.notifications import Notification, NotificationChannel
 from evidence.storing import notifications as store
 from evidence.storing.source_accounts import SealedError
 from operations.notifications import notify
-from operations.notifications.digest import monthly_digest
-from operations.notifications.notices import current_notices
+from operations.notifications.notices import current_notices, monthly_digest
 from operations.notifications.transports import ChannelError, Message, send
 
 logger = logging.getLogger(__name__)

@@ -22,9 +22,13 @@ from urllib.parse import quote
 import psutil
 import psycopg
 
-from operations.postgres import system_account
-from operations.postgres.installation import bundled_programs, data_version, program_version
-from operations.postgres.system_account import EmbeddedPostgresError
+from operations.postgres import installation
+from operations.postgres.installation import (
+    EmbeddedPostgresError,
+    bundled_programs,
+    data_version,
+    program_version,
+)
 
 DATABASE = ROLE = "pdpp"
 UPGRADE_DIRECTORY = "next"
@@ -100,7 +104,7 @@ class EmbeddedPostgres:
     def start(self) -> None:
         """Start the server unless it runs, and create the database on first use."""
         self._require_matching_version()
-        self.account = system_account.server_account(self.data)
+        self.account = installation.server_account(self.data)
         self.home.mkdir(parents=True, exist_ok=True)
         with self._start_lock(), contextlib.ExitStack() as undo:
             use = undo.enter_context((self.home / "use.lock").open("ab"))
@@ -177,9 +181,9 @@ class EmbeddedPostgres:
             self._initialize()
         self._make_private(self.socket)
         if self.account is not None:
-            system_account.allow_path(self.account, to=self.data)
-            system_account.allow_path(self.account, to=self.socket)
-            system_account.allow_programs(self.account, binaries=self.programs)
+            installation.allow_path(self.account, to=self.data)
+            installation.allow_path(self.account, to=self.socket)
+            installation.allow_programs(self.account, binaries=self.programs)
         settings = SCRATCH_SETTINGS if self.scratch else SETTINGS
         lines = [f"{name} = '{value}'\n" for name, value in settings.items()]
         lines.append(f"unix_socket_directories = '{self.socket}'\n")
@@ -198,7 +202,7 @@ class EmbeddedPostgres:
                     f"{directory} is not a private directory of the server's account."
                 ) from None
         else:
-            system_account.change_owner(directory, account=self.account)
+            installation.change_owner(directory, account=self.account)
 
     def _initialize(self) -> None:
         """Create the cluster in a draft folder, so that a killed start leaves no partial cluster."""
@@ -206,8 +210,8 @@ class EmbeddedPostgres:
         shutil.rmtree(draft, ignore_errors=True)
         self._make_private(draft)
         if self.account is not None:
-            system_account.allow_path(self.account, to=draft)
-            system_account.allow_programs(self.account, binaries=self.programs)
+            installation.allow_path(self.account, to=draft)
+            installation.allow_programs(self.account, binaries=self.programs)
         self._run(
             "initdb",
             f"--pgdata={draft}",

@@ -17,13 +17,13 @@ import psycopg
 from psycopg import sql
 
 from operations.postgres.installation import (
+    EmbeddedPostgresError,
     bundled_programs,
     data_version,
     find_programs,
     program_version,
 )
 from operations.postgres.server import SUPERUSER, UPGRADE_DIRECTORY, EmbeddedPostgres, url
-from operations.postgres.system_account import EmbeddedPostgresError
 
 COMPLETE_MARKER = "complete"
 """File in ``next`` that marks a complete copy of the old database."""

@@ -11,9 +11,8 @@ import pytest
 from typing_extensions import override
 
 from operations.postgres import upgrade as postgres_upgrade
-from operations.postgres.installation import data_version, find_programs
+from operations.postgres.installation import EmbeddedPostgresError, data_version, find_programs
 from operations.postgres.server import EmbeddedPostgres, url
-from operations.postgres.system_account import EmbeddedPostgresError
 from operations.postgres.upgrade import upgrade
 from tests.deploy.servers import SECRET_KEY, environment, own_var, started
 from tests.deploy.shipped import ROOT, unit

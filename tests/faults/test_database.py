@@ -13,8 +13,8 @@ import httpx2
 import psycopg
 import pytest
 
+from operations.postgres.installation import EmbeddedPostgresError
 from operations.postgres.server import EmbeddedPostgres
-from operations.postgres.system_account import EmbeddedPostgresError
 from tests.faults.load import Load, hold_to_account
 from tests.pdpp_site.installation import Installation, installed, running
 from tests.pdpp_site.living import cast_in
@@ -24,10 +24,10 @@ pytestmark = pytest.mark.faults
 
 def postgres(installation: Installation) -> EmbeddedPostgres:
     """The server of an installation, for a test to be rough with."""
-    from operations.postgres import system_account
+    from operations.postgres import installation
 
     server = EmbeddedPostgres(installation.var / "postgres")
-    server.account = system_account.server_account(server.data)
+    server.account = installation.server_account(server.data)
     return server
 
 

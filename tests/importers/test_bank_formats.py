@@ -18,7 +18,6 @@ from evidence.storing.declaration_store import declare
 from evidence.storing.ingest import ingest_lines
 from evidence.storing.ndjson import NdjsonLine
 from evidence.storing.record_erasure import delete_record
-from importers.bank import earlier_keys
 from importers.bank import records as bank_records
 from importers.core.results import ContentKeys, ParsedRecord
 from importers.registry import installed_importers
@@ -248,11 +247,11 @@ EARLIER_KEYS = ["v_63bc2fb2dbd5a07533c40e52be05", "v_a9772f5d92d3b00aa9534efb01b
 def earlier_rows() -> list[ParsedRecord]:
     """Return the rows of STATEMENT as read with the decimal comma of another file."""
     keys = ContentKeys("v_")
-    columns = earlier_keys.csv_columns(("Date", "Description", "Amount"), {})
+    columns = bank_records.earlier_csv_columns(("Date", "Description", "Amount"), {})
     return [
         bank_records.transaction_record(
-            earlier_keys.csv_key(keys, row, columns),
-            account=earlier_keys.CSV_ACCOUNT,
+            bank_records.earlier_csv_key(keys, row, columns),
+            account=bank_records.EARLIER_CSV_ACCOUNT,
             on=datetime.strptime(row["Date"], "%m/%d/%Y").date(),  # noqa: DTZ007
             amount=Decimal(wrong),
         )
@@ -263,7 +262,7 @@ def earlier_rows() -> list[ParsedRecord]:
 def test_rows_of_the_release_before_are_replaced(tmp_path: Path) -> None:
     # The keys are those that the release before computed.
     assert [row.data["id"] for row in earlier_rows()] == EARLIER_KEYS
-    account = bank_records.account_record(earlier_keys.CSV_ACCOUNT, name="Account")
+    account = bank_records.account_record(bank_records.EARLIER_CSV_ACCOUNT, name="Account")
     earlier_release(account, *earlier_rows())
 
     run(put(tmp_path / "giro.csv", STATEMENT))
@@ -303,7 +302,7 @@ def test_ofx_rows_of_the_release_before_are_replaced_whatever_their_name_was(
     account = bank_records.account_id("2005", "DE1234567890")
     earlier_release(
         bank_records.transaction_record(
-            earlier_keys.ofx_key(ContentKeys("o_"), account, elements),
+            bank_records.earlier_ofx_key(ContentKeys("o_"), account, elements),
             account=account,
             on=datetime(2026, 1, 5).date(),  # noqa: DTZ001
             amount=Decimal("-42.00"),
@@ -327,7 +326,7 @@ def two_of_one_id() -> list[ParsedRecord]:
     same = {"FITID": "2026010500017", "DTPOSTED": "20260105", "TRNAMT": "-42.00"}
     return [
         bank_records.transaction_record(
-            earlier_keys.ofx_key(keys, account, same | texts),
+            bank_records.earlier_ofx_key(keys, account, same | texts),
             account=account,
             on=datetime(2026, 1, 5).date(),  # noqa: DTZ001
             amount=Decimal("-42.00"),
@@ -381,17 +380,17 @@ DIVIDED = [
 def test_rows_of_the_release_before_are_divided_by_a_column_of_accounts(
     tmp_path: Path, erased: int | None
 ) -> None:
-    keys, columns = ContentKeys("v_"), earlier_keys.csv_columns(tuple(DIVIDED[0]), {})
+    keys, columns = ContentKeys("v_"), bank_records.earlier_csv_columns(tuple(DIVIDED[0]), {})
     before = [
         bank_records.transaction_record(
-            earlier_keys.csv_key(keys, row, columns),
-            account=earlier_keys.CSV_ACCOUNT,
+            bank_records.earlier_csv_key(keys, row, columns),
+            account=bank_records.EARLIER_CSV_ACCOUNT,
             on=datetime.strptime(row["Date"], "%m/%d/%Y").date(),  # noqa: DTZ007
             amount=Decimal(row["Amount"]),
         )
         for row in DIVIDED
     ]
-    account = bank_records.account_record(earlier_keys.CSV_ACCOUNT, name="Account")
+    account = bank_records.account_record(bank_records.EARLIER_CSV_ACCOUNT, name="Account")
     connection_id = earlier_release(account, *before)
     if erased is not None:
         erase(connection_id, before[erased])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from importers.authoring.test_kit import read_export
-from importers.social.meta_text import repair_text
+from importers.social.meta_archive import repair_text
 from tests.importers.imports import latest, one, receipts, records, run
 from tests.importers.torture_kit import GeneratedExportTests, Writer, issue_codes, torture
 from tests.importers.year_of_networks import (

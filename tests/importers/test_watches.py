@@ -20,10 +20,9 @@ from evidence.models.source_accounts import SyncedItem
 from evidence.storing import source_accounts
 from importers.core.watch_process import WatchProcess
 from importers.mail import imap_idle
-from importers.sources import watches
-from importers.sources.background import SyncWorker
+from importers.sources import background
+from importers.sources.background import AccountWatches, SyncWorker
 from importers.sources.runner import open_account
-from importers.sources.watches import AccountWatches
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.dovecot import Dovecot, message, run_dovecot
 from tests.importers.imports import records
@@ -117,7 +116,7 @@ def test_new_mail_is_visible_to_a_granted_client_without_waiting(
 def test_killed_process_of_watches_starts_again(
     server: Dovecot, account: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "FIRST_DELAY", timedelta(milliseconds=200))
+    monkeypatch.setattr(background, "FIRST_DELAY", timedelta(milliseconds=200))
     with background_jobs():
         wait_until_watched(account)
         first = process_of_watches()
@@ -131,7 +130,7 @@ def test_killed_process_of_watches_starts_again(
 def test_dropped_connections_are_made_again_later(
     server: Dovecot, committed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "FIRST_DELAY", timedelta(milliseconds=200))
+    monkeypatch.setattr(background, "FIRST_DELAY", timedelta(milliseconds=200))
     with cutting_proxy(server.port) as proxy:
         pk = connect(server, USER, port=str(proxy.port))
         run_sync(pk)

@@ -14,10 +14,10 @@ import psutil
 import psycopg
 import pytest
 
+from operations.postgres import installation
 from operations.postgres import server as embedded_postgres
-from operations.postgres import system_account
+from operations.postgres.installation import EmbeddedPostgresError
 from operations.postgres.server import EmbeddedPostgres
-from operations.postgres.system_account import EmbeddedPostgresError
 
 TMP = Path("/tmp")  # noqa: S108 - where a socket goes whose path would be too long
 
@@ -261,7 +261,7 @@ def test_root_switches_account_and_others_do_not(fresh: Path) -> None:
 
     if os.geteuid() == 0:
         assert runs_as != 0
-        assert system_account.server_account(fresh / "data").pw_uid == runs_as  # type: ignore[union-attr]
+        assert installation.server_account(fresh / "data").pw_uid == runs_as  # type: ignore[union-attr]
     else:
         assert runs_as == os.geteuid()
-        assert system_account.server_account(fresh / "data") is None
+        assert installation.server_account(fresh / "data") is None

@@ -9,7 +9,7 @@ from evidence.access.scope import Scope
 from evidence.access.tokens import authenticate
 from mcp_adapter import surfaces
 from mcp_adapter.inprocess import InProcessRest
-from operations.request_trace import RequestTrace, trace_request
+from operations.management.commands.trace import RequestTrace, trace_request
 from tests.world import World
 
 MAX_MODULES = {"list": 20, "query_records": 28, "fetch": 28, "search": 46}

@@ -12,7 +12,7 @@ from django.db import InterfaceError, OperationalError, ProgrammingError
 from psycopg.errors import UndefinedTable
 
 from operations import key_file
-from pdpp_site import command_errors
+from pdpp_site import command_line
 from pdpp_site.env import Environment, database_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,14 +118,14 @@ def test_database_errors_are_described_with_next_step() -> None:
     empty = ProgrammingError("relation does not exist")
     empty.__cause__ = UndefinedTable()
 
-    assert command_errors.describe(empty) == command_errors.NO_TABLES
-    assert command_errors.describe(OperationalError("refused\nDETAIL: (alice)")) == (
+    assert command_line.describe(empty) == command_line.NO_TABLES
+    assert command_line.describe(OperationalError("refused\nDETAIL: (alice)")) == (
         "Cannot connect to the database: refused."
         " Check that it is running and that DATABASE_URL is correct."
     )
-    assert "no reason given" in str(command_errors.describe(InterfaceError()))
-    assert command_errors.describe(ProgrammingError("a fault of ours")) is None
-    assert command_errors.describe(ValueError()) is None
+    assert "no reason given" in str(command_line.describe(InterfaceError()))
+    assert command_line.describe(ProgrammingError("a fault of ours")) is None
+    assert command_line.describe(ValueError()) is None
 
 
 def test_interrupted_command_says_how_to_continue(

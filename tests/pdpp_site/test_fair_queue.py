@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from pdpp_site.callers import Callers
-from pdpp_site.fair_queue import FairQueue, TooManyRequests
+from pdpp_site.fair_queue import Callers, FairQueue, TooManyRequests
 
 
 class Order:

@@ -1,11 +1,21 @@
-"""``manage.py trace``: print the path of one request over the demo data."""
+"""``manage.py trace``: print the path of one request over the demo data.
 
-from collections.abc import Mapping
+The trace shows modules in order, calls and SQL statements. It starts at the REST view or at the MCP
+tool, so it does not count the HTTP server, Django's middleware or the look-up of the token.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 from typing_extensions import override
 
@@ -14,7 +24,67 @@ from evidence.access.tokens import authenticate
 from mcp_adapter import surfaces
 from mcp_adapter.inprocess import InProcessRest
 from operations import demo_data
-from operations.request_trace import RequestTrace, trace_request
+
+PACKAGES = frozenset({"evidence", "mcp_adapter", "operations", "owner", "importers", "pdpp_site"})
+
+
+@dataclass(slots=True)
+class RequestTrace:
+    """What one request went through. `statements` are pairs of SQL text and seconds."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+    """Number of calls per module, in the order in which the request entered the modules."""
+    module_changes: int = 0
+    statements: list[tuple[str, float]] = field(default_factory=list)
+
+    @property
+    def modules(self) -> list[str]:
+        return list(self.calls)
+
+
+def trace_request(request: Callable[[], object]) -> RequestTrace:
+    """Run `request` in this thread and return its trace."""
+    trace = RequestTrace()
+    with _profiled(trace), connection.execute_wrapper(_statement_timer(trace)):
+        request()
+    return trace
+
+
+@contextmanager
+def _profiled(trace: RequestTrace) -> Iterator[None]:
+    current = ""
+
+    def on_event(frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal current
+        if event != "call":
+            return
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in PACKAGES or module == __name__:
+            return
+        trace.calls[module] = trace.calls.get(module, 0) + 1
+        trace.module_changes += module != current
+        current = module
+
+    previous = sys.getprofile()
+    threading.setprofile(on_event)
+    sys.setprofile(on_event)
+    try:
+        yield
+    finally:
+        sys.setprofile(previous)
+        threading.setprofile(previous)
+
+
+def _statement_timer(trace: RequestTrace) -> Callable[..., Any]:
+    def execute(run: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001 - Django's signature
+        started = time.perf_counter()
+        try:
+            return run(sql, params, many, context)
+        finally:
+            trace.statements.append((str(sql), time.perf_counter() - started))
+
+    return execute
+
 
 STATEMENT_CHARS = 100
 

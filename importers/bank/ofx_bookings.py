@@ -1,4 +1,4 @@
-"""Make the record keys of OFX bookings.
+"""Read the amounts of OFX bookings with their signs, and make their record keys.
 
 The bank's id of a booking (FITID) is unique in an account. Some banks number the bookings of each
 statement, or use an id for two, so the amount counts too, and for short ids the day. Keys do not
@@ -7,11 +7,74 @@ depend on the order of the bookings, which differs between two exports.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
-from importers.bank import amounts, earlier_keys
-from importers.core.results import ContentKeys
+from importers.bank import amounts, records
+from importers.core.importer import ChoiceNeeded, Options
+from importers.core.results import ContentKeys, ParsedItem, ReceiptCode
+
+_DEBIT_TYPES = frozenset(
+    ["DEBIT", "FEE", "SRVCHG", "ATM", "POS", "CHECK", "PAYMENT", "CASH", "DIRECTDEBIT", "REPEATPMT"]
+)
+LAYOUT = "ofx"
+
+
+@dataclass(frozen=True, slots=True)
+class OfxReading:
+    """How the amounts of a file are read. ``used`` are the owner's answers that it depends on.
+
+    ``signs`` is one of SIGNS, or None if the kinds of bookings have to show which amounts leave.
+    """
+
+    decimal: str
+    signs: str | None
+    used: Mapping[str, str]
+
+
+def detect_reading(
+    aggregates: list[tuple[str, int, dict[str, str]]], options: Options
+) -> OfxReading:
+    """Return how the amounts of a file are read. Raises ``ChoiceNeeded``."""
+    written = [fields.get("TRNAMT", "") for name, _, fields in aggregates if name == "STMTTRN"]
+    remembered = options.remembered.get(LAYOUT) or {}
+    used = dict[str, str]()
+    signs = "as-written" if any(_sign(text) == "-" for text in written) else None
+    if signs is None and (answer := options.signs or remembered.get("signs")):
+        signs = used["signs"] = answer
+    if not any(map(amounts.is_ambiguous, written)):
+        return OfxReading(".", signs, used)
+    currency = next((fields["CURDEF"] for _, _, fields in aggregates if "CURDEF" in fields), None)
+    detect = partial(amounts.detect_decimal_separator, written, currency=currency)
+    try:
+        decimal = detect(chosen=None)
+    except ChoiceNeeded:
+        decimal = used["decimal"] = detect(chosen=options.decimal or remembered.get("decimal"))
+    return OfxReading(decimal, signs, used)
+
+
+def parse_amount(elements: dict[str, str], reading: OfxReading, item: ParsedItem) -> Decimal | None:
+    """Return the amount, with a receipt if only the kind of the booking shows its sign."""
+    text, kind = elements.get("TRNAMT", ""), elements.get("TRNTYPE", "").upper()
+    # The format allows both separators, so one file may have them.
+    decimal = reading.decimal if amounts.is_ambiguous(text) else None
+    amount = amounts.parse_amount(text, decimal_separator=decimal)
+    if not amount or reading.signs == "as-written" or kind not in _DEBIT_TYPES:
+        return amount
+    if reading.signs is not None:
+        return -amount
+    amount = amount if _sign(text) else -amount
+    item.add_issue(ReceiptCode.UNSURE_SIGN, detail=f"{kind} {text[:40]}: {amount}")
+    return amount
+
+
+def _sign(text: str) -> str:
+    written = amounts.parse_written(text)
+    return written.sign if written else ""
+
 
 _SHORT_ID = 4
 _CORRECTION = timedelta(days=7)
@@ -48,7 +111,7 @@ class OfxKeys:
             yield [
                 (
                     _key(account, booking, identity, texts, contents),
-                    (earlier_keys.ofx_key(earlier, account, booking),),
+                    (records.earlier_ofx_key(earlier, account, booking),),
                 )
                 for identity, booking in zip(found, bookings, strict=True)
             ]
