@@ -43,7 +43,7 @@ PIP := 26.3
 # Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook relevance s3 semantic run sign-in sync-large telemetry test slow fast mutants check format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook relevance s3 semantic run sign-in sync-large telemetry test slow fast mutants check check-code check-types check-django check-files format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -61,17 +61,26 @@ slow: .venv/development
 mutants: .venv/mutation
 	$(BIN)/python -m bench.mutants $(ARGS)
 
-check: .venv/development
+# CI runs these four in parallel.
+check: check-code check-types check-django check-files
+
+check-code: .venv/development
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry .
+
+check-types: .venv/development
+	$(BIN)/mypy
+
+check-django: .venv/development
 	PDPP_DATABASE_POOL=0 $(BIN)/python -W "ignore:Got an error checking" manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check --fail-level WARNING
 	DATABASE_URL=postgresql://nobody@127.0.0.1:1/none PDPP_PUBLIC_URL=https://pdpp.example \
 	PDPP_SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(50))') \
 	$(BIN)/python manage.py check --deploy --fail-level WARNING
-	$(BIN)/deptry .
+
+check-files: .venv/development
 	find $(TREE) -type f -not -name '*.pyc' -exec $(BIN)/detect-secrets-hook --baseline .secrets.baseline {} +
 
 audit: .venv/audit

@@ -64,19 +64,20 @@ STARTERS = {
     "storing": ["test_killed.py", "test_memory.py"],
 }  # fmt: skip
 """Tests that may start a server, a browser or a process. `make fast` leaves them out."""
+FIRST = ["slow", "long"]
 STARTER_PATHS = {TESTS / folder / name for folder, names in STARTERS.items() for name in names}
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """Mark tests by database and by what they may start. Long tests come first."""
+    """Mark tests by database and by what they may start. Slow and long tests come first."""
     for item in items:
         if ASKING & {*getattr(item, "fixturenames", ())} or item.get_closest_marker("django_db"):
             item.add_marker("database")
         if STARTER_PATHS & {item.path, *item.path.parents}:
             item.add_marker("starter")
     yield
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in FIRST])
 
 
 @pytest.fixture(autouse=True)

@@ -216,11 +216,18 @@ THREE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("erased", [(0,), (0, 1), (1, 2), (2, 0)])
-@pytest.mark.parametrize("first", [["one.csv", "three.ofx"], ["three.sta"], ["three.csv"]])
+FIRST = [["one.csv", "three.ofx"], ["three.sta"], ["three.csv"]]
+THEN = [("three.csv", "three.ofx"), ("three.ofx", "three.sta"), ("three.sta", "three.csv")]
+ERASED = [(0,), (0, 1), (1, 2), (2, 0)]
+
+
 @pytest.mark.parametrize(
-    "then",
-    [("three.csv", "three.ofx"), ("three.ofx", "three.sta"), ("three.sta", "three.csv")],
+    ("first", "erased", "then"),
+    [  # each pair of values once
+        (first, erased, THEN[(a + b) % len(THEN)])
+        for a, first in enumerate(FIRST)
+        for b, erased in enumerate(ERASED)
+    ],
 )
 def test_erased_ones_of_three_equal_bookings_stay_erased(
     tmp_path: Path, first: list[str], erased: tuple[int, ...], then: tuple[str, ...]

@@ -116,6 +116,9 @@ def p(content: str) -> str:
 
 def word(body: str, *pairs: tuple[str, str], **parts: str) -> bytes:
     document = docx.Document()
+    for style in list(document.styles.element):  # a hundred times as long as the text
+        if style.get(docx.oxml.ns.qn("w:styleId")) != "ListNumber":
+            document.styles.element.remove(style)
     element = docx.oxml.parse_xml(f"<w:body {NAMESPACES}>{body}</w:body>")
     for number, child in enumerate(list(element)):
         document.element.body.insert(number, child)

@@ -4,7 +4,6 @@ import sys
 import zipfile
 from datetime import UTC, datetime
 from email.message import EmailMessage
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -177,23 +176,23 @@ FORMS = ["mbox", "eml", "emlx", "maildir", "msg", "pst"]
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("first", "second"), list(permutations(FORMS, 2)))
-def test_erased_mail_does_not_return_in_another_form(
-    tmp_path: Path, first: str, second: str
-) -> None:
+@pytest.mark.parametrize("first", FORMS)
+def test_erased_mail_does_not_return_in_another_form(tmp_path: Path, first: str) -> None:
     messages = [with_files(mail()), mail(message_id="<2@example.org>")]
-    run(write_form(tmp_path / "1", first, messages))
+    run(write_form(tmp_path / first, first, messages))
     erase("messages", internet_message_id="1@example.org")
     erase("attachments", filename="a.png")
 
-    run(write_form(tmp_path / "2", second, messages))
+    for second in [form for form in FORMS if form != first]:
+        run(write_form(tmp_path / second, second, messages))
 
-    assert [each["internet_message_id"] for each in records("messages")] == ["2@example.org"]
-    assert [each["filename"] for each in records("attachments")] == ["Notizen für Ida.txt"]
-    assert "erased" in {code for code, _ in receipts()}
-    for path in (tmp_path / "2", tmp_path / "1"):
-        run(path)
+        assert [each["internet_message_id"] for each in records("messages")] == ["2@example.org"]
+        assert [each["filename"] for each in records("attachments")] == ["Notizen für Ida.txt"]
+        assert "erased" in {code for code, _ in receipts()}
+        run(tmp_path / second)
         assert (latest().created, latest().updated) == (0, 0)
+    run(tmp_path / first)
+    assert (latest().created, latest().updated) == (0, 0)
 
 
 @pytest.mark.django_db

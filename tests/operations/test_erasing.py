@@ -54,23 +54,34 @@ def marked(world: World, settings: Any, tmp_path: Any) -> World:
     return world
 
 
+COLUMNS = """
+SELECT c.table_name, array_agg(c.column_name::text) FROM information_schema.columns c
+JOIN information_schema.tables t USING (table_schema, table_name)
+WHERE t.table_type = 'BASE TABLE' AND c.table_schema = current_schema() GROUP BY c.table_name
+"""
+
+
 def places_of(mark: str) -> list[str]:
     """Return every table and column that contains the marker."""
-    found = []
-    wanted = [f"%{mark}%", f"%{mark.encode().hex()}%"]
+    wanted = {"wanted": [f"%{mark}%", f"%{mark.encode().hex()}%"]}
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT c.table_name, c.column_name FROM information_schema.columns c"
-            " JOIN information_schema.tables t USING (table_schema, table_name)"
-            " WHERE t.table_type = 'BASE TABLE' AND c.table_schema = current_schema()"
+        cursor.execute(COLUMNS)
+        columns: dict[str, list[str]] = dict(cursor.fetchall())
+        # Rows as a whole first: a thousand columns one by one take as long as many tests.
+        marked = " UNION ALL ".join(
+            f"SELECT '{table}' WHERE EXISTS"  # noqa: S608
+            f' (SELECT FROM "{table}" AS whole WHERE whole::text ILIKE ANY(%(wanted)s))'
+            for table in columns
         )
-        for table, column in cursor.fetchall():
-            cursor.execute(
-                f'SELECT count(*) FROM "{table}" WHERE "{column}"::text ILIKE ANY(%s)',  # noqa: S608
-                [wanted],
+        cursor.execute(marked, wanted)
+        found = []
+        for (table,) in cursor.fetchall():
+            matches = ", ".join(
+                f'bool_or("{column}"::text ILIKE ANY(%(wanted)s))' for column in columns[table]
             )
-            if cursor.fetchone()[0]:
-                found.append(f"{table}.{column}")
+            cursor.execute(f'SELECT {matches} FROM "{table}"', wanted)  # noqa: S608
+            matched = zip(columns[table], cursor.fetchone() or (), strict=True)
+            found += [f"{table}.{column}" for column, is_marked in matched if is_marked]
     return sorted(found)
 
 

@@ -18,8 +18,7 @@ from tests.world import PERSONAL, World
 
 HOSTILE = {
     "NUL": b"a\x00b",
-    "surrogate": b"\xed\xa0\x80",
-    "no UTF-8": b"\xff\xfe",
+    "surrogate and no UTF-8": b"\xed\xa0\x80\xff\xfe",
     "long": b"9" * 3_000,
 }
 """As bytes on the wire, percent-encoded."""
