@@ -205,5 +205,8 @@ def recent_readings(gate: Gate, *, now: datetime) -> list[AppReadings]:
 
 def _connections(reading: Reading, labels: Mapping[str, str]) -> str:
     known = sorted({labels[key] for key, _ in reading.places if key in labels})
-    shown = [*known[:3], *([f"{len(known) - 3} more"] if len(known) > 3 else [])]
+    shown = [
+        *(f"“{name}”" for name in known[:3]),
+        *([f"{len(known) - 3} more"] if len(known) > 3 else []),
+    ]
     return join_words(shown) if shown else ""

@@ -64,7 +64,7 @@ def test_it_says_what_apps_read_and_not_what_the_owner_read(world: World, home: 
     world.get(MESSAGES, "alice", connection_id=PERSONAL)
 
     page = home.open("/")
-    assert re.search(r"Bob \d+ records in 1 answer, from Personal mail ?\.", page.text)
+    assert re.search(r"Bob \d+ records in 1 answer, from “Personal mail” ?\.", page.text)
     assert page.link("Activity of Bob").endswith("client=" + world.packages["bob"].client_id)
 
 
