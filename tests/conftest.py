@@ -1,5 +1,6 @@
 """What every test runs under."""
 
+import io
 import os
 import sys
 from collections.abc import Generator, Iterator, Sequence
@@ -216,7 +217,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     if settings.PDPP_DISTRIBUTED:
         with django_db_blocker.unblock():
             cluster.add_workers(os.environ["DATABASE_URL"], connection.settings_dict["NAME"])
-            call_command("distribute", shards=4, verbosity=0)
+            call_command("distribute", shards=4, stdout=io.StringIO())
+            connection.close()  # new sessions have the settings that it saved
 
 
 @pytest.fixture(scope="session")

@@ -158,12 +158,20 @@ def add_workers(coordinator: str, database: str, workers: list[Node] | None = No
             if not found.fetchone():
                 worker.execute(f'CREATE DATABASE "{database}"'.encode())
         with psycopg.connect(url.format(database, worker_port), autocommit=True) as worker:
-            worker.execute("CREATE EXTENSION IF NOT EXISTS citus")
+            _create_extensions(worker)
     with psycopg.connect(url.format(database, port), autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS citus")
+        _create_extensions(connection)
         connection.execute("SELECT citus_set_coordinator_host(%s, %s)", [home, port])
         for address in addresses:
             connection.execute("SELECT citus_add_node(%s, %s)", address)
+
+
+def _create_extensions(session: "psycopg.Connection[tuple[object, ...]]") -> None:
+    """Create Citus, and pgvector if it is installed."""
+    session.execute("CREATE EXTENSION IF NOT EXISTS citus")
+    available = "SELECT FROM pg_available_extensions WHERE name = 'vector'"
+    if session.execute(available).fetchone():
+        session.execute("CREATE EXTENSION IF NOT EXISTS vector")
 
 
 def main() -> None:

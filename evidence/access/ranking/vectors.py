@@ -184,8 +184,8 @@ def _missing_vectors(stream: SemanticFields, connection_id: str, condition: SQL,
     branch += SQL(
         " AND EXISTS (SELECT FROM unnest(%s::text[]) AS f(field)"
         " WHERE jsonb_typeof(r.data->f.field) IN ('string', 'array') AND NOT EXISTS ("
-        "SELECT FROM evidence_passage p WHERE p.connection_id = r.connection_id"
+        "SELECT FROM evidence_passage p WHERE p.connection_id = %s"
         " AND p.stream = r.stream AND p.record_key = r.record_key AND p.field = f.field))",
-        (list(stream.fields),),
+        (list(stream.fields), connection_id),
     )
     return branch + SQL(" LIMIT 1)")
