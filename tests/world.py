@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.test import Client as HttpClient
 
 from evidence.access.grant_terms import StreamRequest
@@ -26,10 +27,14 @@ from evidence.storing.ndjson import NdjsonLine
 from evidence.storing.vector_backfill import embed_missing
 from evidence.storing.vector_table import prepare_table
 
-LEDGER = 1
-"""The statements that write an answer down, whatever its size."""
-FIRST_LEDGER = 4
-"""The same for records that were never shown: savepoint, pseudonyms and chains, entries, release."""
+LEDGER = 2 if settings.PDPP_DISTRIBUTED else 1
+"""The statements that write an answer down, whatever its size. On a cluster, one reads pseudonyms."""
+LOCKED_LEDGER = 6 if settings.PDPP_DISTRIBUTED else 4
+"""The same in a transaction: savepoint, pseudonyms and chains (two on a cluster), entries, release."""
+FIRST_LEDGER = LOCKED_LEDGER + (3 if settings.PDPP_DISTRIBUTED else 0)
+"""The same for records that were never shown. On a cluster, they are locked, named and read again."""
+CHANGES = 3 if settings.PDPP_DISTRIBUTED else 1
+"""The statements that read a page of changes, on a cluster with the heads before and after."""
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 PERSONAL, WORK, CHAT, BANK = "cin_personal", "cin_work", "cin_chat", "cin_bank"
 BOBS_FIELDS = ("id", "subject", "from_name", "received_at", "body_text", "thread_id")

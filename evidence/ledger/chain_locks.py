@@ -55,33 +55,30 @@ SELECT c, %s, 0, %s, '' FROM unnest(%s::text[]) AS n(c) ORDER BY c
 ON CONFLICT (chain) DO UPDATE SET seq = evidence_chain.seq RETURNING chain, seq, digest
 """
 SHARE_LOCKS = f"{SHARE_ERASURE_LOCK} FROM unnest(%s::text[]) AS c(connection_id)"
+# Citus would collect the rows of a SELECT first; it sends each of these rows to its shard.
 INSERT_PSEUDONYMS = """
--- Parameters: connection id, streams, keys, pseudonyms, nonces.
+-- Parameters: connection id, stream, key, pseudonym, nonce of each record. One query.
 INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym, nonce)
-SELECT %s, n.* FROM unnest(%s::text[], %s::text[], %s::uuid[], %s::uuid[])
-    AS n(stream, record_key, pseudonym, nonce)
-ON CONFLICT DO NOTHING RETURNING 1
+VALUES {rows}
+ON CONFLICT DO NOTHING RETURNING connection_id, stream, record_key, pseudonym, nonce
 """
+PSEUDONYM_PLACEHOLDERS = "(%s::text, %s::text, %s::text, %s::uuid, %s::uuid)"
 
 
 def _lock(keys: Sequence[RecordKey], heads_of: tuple[str, bytes, str]) -> Sequence[tuple[Any, ...]]:
-    """Return the rows of LOCK_CHAINS. On a cluster, a statement for each connection inserts names."""
+    """Return the rows of LOCK_CHAINS. On a cluster, other statements read and write the same."""
     if not settings.PDPP_DISTRIBUTED:
         columns = (text_array(key[column] for key in keys) for column in range(3))
         return fetch_all_generic_plan(SQL(LOCK_CHAINS, (*columns, *heads_of)))
-    stored = find_pseudonyms(keys)
-    known = {row[:3] for row in fetch_all_generic_plan(stored)}
-    unnamed: dict[str, list[RecordKey]] = {}
-    for key in sorted(set(keys) - known):
-        unnamed.setdefault(key[0], []).append(key)
+    rows = [(*row, True, None, None) for row in fetch_all_generic_plan(find_pseudonyms(keys))]
+    unnamed = sorted(set(keys) - {row[:3] for row in rows})
     if unnamed:
-        fetch_all_generic_plan(SQL(SHARE_LOCKS, (text_array(sorted(unnamed)),)))
-    for connection_id, named in unnamed.items():
-        streams, names = (text_array(key[column] for key in named) for column in (1, 2))
-        uuids = ([uuid4() for _ in named] for _ in range(2))
-        values = (connection_id, streams, names, *uuids)
-        fetch_all_generic_plan(SQL(INSERT_PSEUDONYMS, values))
-    rows = [(*row, row[:3] in known, None, None) for row in fetch_all_generic_plan(stored)]
+        connection_ids = text_array(sorted({key[0] for key in unnamed}))
+        fetch_all_generic_plan(SQL(SHARE_LOCKS, (connection_ids,)))
+        placeholders = ", ".join([PSEUDONYM_PLACEHOLDERS] * len(unnamed))
+        values = tuple(value for key in unnamed for value in (*key, uuid4(), uuid4()))
+        insert = SQL(INSERT_PSEUDONYMS.format(rows=placeholders), values)
+        rows += [(*row, False, None, None) for row in fetch_all_generic_plan(insert)]
     heads = fetch_all_generic_plan(SQL(LOCK_HEADS, heads_of))
     return rows + [(chain, *[None] * 5, seq, digest) for chain, seq, digest in heads]
 

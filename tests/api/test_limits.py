@@ -24,7 +24,7 @@ from evidence.models.quotas import Quota, Watch
 from tests.events.receiving import send_json
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import error_of, parsed_text, structured
-from tests.world import BANK, CHAT, FIRST_LEDGER, LEDGER, PERSONAL, WORK, Answer, World, mail
+from tests.world import BANK, CHAT, LEDGER, LOCKED_LEDGER, PERSONAL, WORK, Answer, World, mail
 
 LIST = "/v1/streams/messages/records"
 PAID = "/v1/streams/transactions/records"
@@ -270,7 +270,7 @@ def test_a_grant_without_limits_costs_no_statement_and_one_with_them_a_single_on
     with django_assert_num_queries(2 + LEDGER):  # token, records
         assert world.get(LIST).status == 200
     limit(world, calls_day=1_000, records_day=1_000, bytes_day=10**9, calls_minute=1_000)
-    with django_assert_num_queries(3 + FIRST_LEDGER):  # quotas are charged in the same transaction
+    with django_assert_num_queries(3 + LOCKED_LEDGER):  # quotas are charged in the same transaction
         assert world.get(LIST).status == 200
 
 
