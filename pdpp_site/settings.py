@@ -134,9 +134,9 @@ _OPTIONS = DATABASES["default"].setdefault("OPTIONS", {})
 _OPTIONS["prepare_threshold"] = None if PDPP_PGBOUNCER else 0  # PgBouncer mixes connections
 if PDPP_DATABASE_POOL and not PDPP_PGBOUNCER:
     _OPTIONS["pool"] = {"min_size": 1, "max_size": PDPP_DATABASE_POOL, "timeout": 10}
-if not PDPP_PGBOUNCER:  # evidence.access.sql; Citus runs no generic plans
-    _PLAN = "custom" if PDPP_DISTRIBUTED else "generic"
-    _OPTIONS.setdefault("options", f"-c plan_cache_mode=force_{_PLAN}_plan")
+if not PDPP_PGBOUNCER:  # evidence.access.sql; Citus has generic plans for simple statements only
+    _PLAN = "auto" if PDPP_DISTRIBUTED else "force_generic_plan"
+    _OPTIONS.setdefault("options", f"-c plan_cache_mode={_PLAN}")
 
 # --- accounts, pages, language -----------------------------------------------------------------
 AUTH_PASSWORD_VALIDATORS = [

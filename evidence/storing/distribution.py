@@ -82,7 +82,7 @@ def check_cluster() -> None:
         raise ClusterError(f"Citus {version} is too old. Install 13.0 or later.")
     [(plan_cache_mode, _)] = _query(SETTINGS)
     if plan_cache_mode == "force_generic_plan":
-        raise ClusterError("Citus cannot run generic plans. Set PDPP_DISTRIBUTED=true first.")
+        raise ClusterError("Citus cannot run generic plans only. Set PDPP_DISTRIBUTED=true first.")
     [(nodes, unprepared)] = _query(NODES)
     if not nodes:
         raise ClusterError("No node can store rows. Add workers with citus_add_node.")
