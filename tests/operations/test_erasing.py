@@ -206,7 +206,7 @@ def tables_with_rows() -> set[str]:
     found = set()
     with connection.cursor() as cursor:
         for table in connection.introspection.table_names():
-            cursor.execute(f'SELECT EXISTS (SELECT FROM "{table}")')  # noqa: S608 - our tables
+            cursor.execute(f'SELECT EXISTS (SELECT 1 FROM "{table}")')  # noqa: S608 - our tables
             if table.startswith("evidence_") and cursor.fetchone()[0]:
                 found.add(table)
     return found
