@@ -40,7 +40,7 @@ SETTINGS = {
     # Disposable data.
     "fsync": "off",
     "full_page_writes": "off",
-    "synchronous_commit": "off",
+    "synchronous_commit": "on",  # moved shards lose commits that are not yet in the WAL
 }
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import Final, NamedTuple
 
+from django.conf import settings
+
 from evidence.access.ranking.scores import (
     TIME_INDEXED_TEXT,
     CompiledQuery,
@@ -111,20 +113,21 @@ def count_matches(queries: Sequence[StreamQuery], *, max_count: int) -> int:
 
 def _count(queries: Sequence[StreamQuery], max_count: int) -> tuple[int, str]:
     """Return the count, and the change numbers when it began."""
-    # CASE skips the count by index unless the terms are rare.
+    # CASE skips the count by index unless the terms are rare. Citus would count first, and send
+    # every match to the coordinator.
+    counted = SQL("NULL::bigint")
+    if not settings.PDPP_DISTRIBUTED:
+        counted = SQL("CASE WHEN t.rare THEN ") + _indexed(queries, max_count) + SQL(" END")
     statement = SQL("WITH s AS MATERIALIZED (") + _sample(queries)
     statement += SQL("), t AS MATERIALIZED (SELECT count(*) < %s", (SAMPLE_ROWS,))
-    statement += SQL(
-        f" OR avg(s.hit) < {COMMON_TERM_RATIO} AS rare FROM s) SELECT t.rare, CASE WHEN t.rare"
-    )
-    statement += SQL(" THEN ") + _indexed(queries, max_count) + SQL(" ELSE 0 END, ")
-    statement += change_numbers(queries) + SQL(" FROM t")
+    statement += SQL(f" OR avg(s.hit) < {COMMON_TERM_RATIO} AS rare FROM s) SELECT t.rare, ")
+    statement += counted + SQL(", ") + change_numbers(queries) + SQL(" FROM t")
     is_rare, count, seen = fetch_all_generic_plan(statement)[0]
-    if is_rare:
+    if count is None and not is_rare:
+        count = _count_sequentially(queries, max_count)
+        count = count if count > max_count else None
+    if count is not None:
         return int(count), seen
-    count = _count_sequentially(queries, max_count)
-    if count > max_count:
-        return count, seen
     statement = SQL("SELECT ") + _indexed(queries, max_count)
     return int(fetch_all_generic_plan(statement)[0][0]), seen
 
