@@ -50,10 +50,8 @@ def recompute_stream(target: Target) -> Iterator[int]:
         yield len(page)
 
 
-FLUSH_AFTER_RECORDS = 2_000
-"""Records in the GIN pending list that trigger a flush. Larger flushes miss the processor's cache."""
-MAX_PENDING_RECORDS = 10_000
-"""Records in the pending list at which the import waits for a flush on the maintenance thread."""
+FLUSH_AFTER_RECORDS = 1_000
+"""Records in the GIN pending list that trigger a flush. The index keeps the largest list's pages."""
 ANALYZE_AFTER_RECORDS = 5_000
 """Imports of at least this many records run ANALYZE at the end."""
 
@@ -117,31 +115,25 @@ class IndexMaintenance:
         self.unflushed += written
         if self.unflushed < FLUSH_AFTER_RECORDS:
             return
+        self._await_flush()
         if self.executor is None:
             flush_pending_lists(self.connection_ids)
-        elif self._can_flush():
-            self.flush = self.executor.submit(flush_pending_lists, sorted(self.connection_ids))
         else:
-            return
+            self.flush = self.executor.submit(flush_pending_lists, sorted(self.connection_ids))
         self.unflushed = 0
 
     def finish(self) -> None:
         """Flush the rest, and analyze the tables of the connections after a large import."""
-        if self.flush is not None:
-            self.flush.result()
+        self._await_flush()
         if self.unflushed:
             flush_pending_lists(self.connection_ids)
         if self.written >= ANALYZE_AFTER_RECORDS:
             _analyze(self.connection_ids)
 
-    def _can_flush(self) -> bool:
-        """Return whether no flush is running; waits for it above MAX_PENDING_RECORDS."""
-        if self.flush is None:
-            return True
-        if self.flush.done() or self.unflushed >= MAX_PENDING_RECORDS:
+    def _await_flush(self) -> None:
+        """Wait for the previous flush, so that the pending list never exceeds two batches."""
+        if self.flush is not None:
             self.flush.result()
-            return True
-        return False
 
 
 @contextmanager

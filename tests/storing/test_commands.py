@@ -3,6 +3,8 @@
 import io
 import json
 import threading
+import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from django.db import OperationalError
 
 from evidence.models.connections import Connection
 from evidence.models.sources import Source
+from evidence.storing.reindex import flush_pending_lists
 from tests.storing import stored
 from tests.world import BANK, MAIL, PERSONAL, World
 
@@ -152,10 +155,19 @@ def test_large_import_flushes_on_the_maintenance_thread(
 ) -> None:
     monkeypatch.setattr("evidence.storing.batches.BATCH_LINES", 3)
     monkeypatch.setattr("evidence.storing.reindex.FLUSH_AFTER_RECORDS", 5)
-    monkeypatch.setattr("evidence.storing.reindex.MAX_PENDING_RECORDS", 7)
     folder = export(tmp_path, *(note(f"n{number}") for number in range(40)))
+    importing, flushed = threading.current_thread(), list[bool]()
+
+    def flush_slowly(connection_ids: Collection[str]) -> None:
+        time.sleep(0.02)
+        flushed.append(threading.current_thread() is importing)
+        flush_pending_lists(connection_ids)
+
+    monkeypatch.setattr("evidence.storing.reindex.flush_pending_lists", flush_slowly)
     run("ingest", str(folder), "--set-up")
     assert "note" in stored.terms("cin_notes", "n39")
+    # The import waits for each flush, so every second of the 14 batches starts one.
+    assert flushed == [False] * 6 + [True]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("merge")]
 
 
