@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from evidence.declarations.record_validation import InvalidRecordError, record_key
 from evidence.declarations.values import parse_instant
@@ -15,11 +15,11 @@ from evidence.storing.rows import RecordId
 from evidence.storing.targets import Target, TargetRegistry
 
 # Exports contain `connector_key` and `type`; the connection already implies both.
-_ENVELOPE_MEMBERS = frozenset(
+_STREAM_MEMBERS = frozenset(
     {"key", "data", "emitted_at", "op", "connection_id", "stream", "connector_key", "type"}
 )
 # Only for lines that importers and sources make, which name their connection.
-_IMPORT_MEMBERS = frozenset({"replaces", "only", "unknown"})
+_IMPORT_MEMBERS = _STREAM_MEMBERS | {"replaces", "only", "unknown"}
 
 
 class Op(StrEnum):
@@ -27,6 +27,11 @@ class Op(StrEnum):
     DELETE = "delete"
     PRUNE = "prune"
     PATCH = "patch"
+
+
+# Calling an enumeration, or iterating over it, takes as long as parsing a short line.
+_IMPORT_OPS: Mapping[str, Op] = {op.value: op for op in Op}
+_STREAM_OPS: Mapping[str, Op] = {op.value: op for op in (Op.UPSERT, Op.DELETE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +42,7 @@ class StreamAddress:
     stream: str
 
 
-@dataclass(frozen=True, slots=True)
-class IngestEntry:
+class IngestEntry(NamedTuple):
     """The validated operation of one line. ``data`` is empty for a deletion.
 
     An upsert deletes the records with the keys in ``replaces``, and is rejected if the owner erased
@@ -70,10 +74,10 @@ def parse_entry(
     """Parse and validate a line; ``emitted_at`` defaults to ``now``. Raises LineRejectedError."""
     envelope = parse_object(content)
     is_import = stream_address is None
-    if not envelope.keys() - _ENVELOPE_MEMBERS <= (_IMPORT_MEMBERS if is_import else set()):
+    if not envelope.keys() <= (_IMPORT_MEMBERS if is_import else _STREAM_MEMBERS):
         raise LineRejectedError(ReceiptCode.INVALID_ENVELOPE)
     target = _find_target(envelope, targets, stream_address)
-    op = _parse_op(envelope, allowed=Op if is_import else (Op.UPSERT, Op.DELETE))
+    op = _parse_op(envelope, allowed=_IMPORT_OPS if is_import else _STREAM_OPS)
     data = envelope.get("data")
     if not isinstance(data, dict) and not (op is Op.DELETE and data is None):
         raise LineRejectedError(ReceiptCode.INVALID_RECORD, path="$.data")
@@ -97,9 +101,8 @@ def _find_target(
     envelope: Mapping[str, Any], targets: TargetRegistry, stream_address: StreamAddress | None
 ) -> Target:
     if stream_address is None:
-        stream_address = StreamAddress(
-            _text_member(envelope, "connection_id"), _text_member(envelope, "stream")
-        )
+        connection_id = _text_member(envelope, "connection_id")
+        return targets.find(connection_id, stream=_text_member(envelope, "stream"))
     for name in ("connection_id", "stream"):
         if name in envelope and envelope[name] != getattr(stream_address, name):
             raise LineRejectedError(ReceiptCode.INVALID_ENVELOPE, path=f"$.{name}")
@@ -113,11 +116,12 @@ def _text_member(envelope: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _parse_op(envelope: Mapping[str, Any], *, allowed: Iterable[Op]) -> Op:
-    op = envelope.get("op", Op.UPSERT)
-    if op not in list(allowed):
+def _parse_op(envelope: Mapping[str, Any], *, allowed: Mapping[str, Op]) -> Op:
+    name = envelope.get("op", "upsert")
+    op = allowed.get(name) if isinstance(name, str) else None
+    if op is None:
         raise LineRejectedError(ReceiptCode.INVALID_OP, path="$.op")
-    return Op(op)
+    return op
 
 
 def _parse_emitted_at(envelope: Mapping[str, Any], now: datetime) -> datetime:
@@ -150,8 +154,7 @@ BATCH_LINES = 1_000
 BATCH_BYTES = 2 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedRecord:
+class PreparedRecord(NamedTuple):
     """An entry with its derived columns; None unless it is an upsert."""
 
     entry: IngestEntry
@@ -160,7 +163,8 @@ class PreparedRecord:
 
     @property
     def replaced(self) -> list[RecordId]:
-        return [self.ref._replace(record_key=key) for key in self.entry.replaces]
+        keys = self.entry.replaces
+        return [self.ref._replace(record_key=key) for key in keys] if keys else []
 
     @property
     def wholes(self) -> list[RecordId]:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from evidence.models.records import RecordChange
 from evidence.storing import copy_format, mentions, rows, vector_table
@@ -25,8 +25,7 @@ from evidence.storing.rows import CountChange, RecordId, save_counts
 Kind = RecordChange.Kind
 
 
-@dataclass(frozen=True, slots=True)
-class RecordVersion:
+class RecordVersion(NamedTuple):
     """A version of a record, as one line contains it."""
 
     data: Mapping[str, Any]
@@ -54,9 +53,11 @@ class ChangeSet:
     counts: dict[tuple[str, str], CountChange] = field(
         default_factory=lambda: defaultdict(CountChange)
     )
+    _recorded_at: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         self.existing_ids = frozenset(self.records)
+        self._recorded_at = copy_format.timestamp(self.now)
 
     def create(self, ref: RecordId, version: RecordVersion) -> None:
         """Add a record that does not exist."""
@@ -167,7 +168,7 @@ class ChangeSet:
                 kind.value.encode(),
                 copy_format.NULL if hashes is None else copy_format.json(hashes),
                 copy_format.timestamp(consent_time),
-                copy_format.timestamp(self.now),
+                self._recorded_at,
             )
         )
         return seq

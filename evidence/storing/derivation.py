@@ -5,9 +5,8 @@ declaration changes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -21,8 +20,7 @@ from evidence.storing import copy_format
 from evidence.storing.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
+class StoredRecord(NamedTuple):
     """The stored version of a record.
 
     ``field_emitted`` maps fields older than ``emitted_at`` to their own time in ISO format;
@@ -102,8 +100,7 @@ TITLE_WEIGHT = 2.0
 """A title describes a record better than its body does (design, section 6)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Derived:
+class Derived(NamedTuple):
     """Derived columns of a record.
 
     ``row`` is COPY text up to the links; ``search`` is the search text as a binary row, or None if

@@ -3,8 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import orjson
 
@@ -23,8 +22,7 @@ class Readable(Protocol):
     def readline(self, size: int = -1, /) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True)
-class NdjsonLine:
+class NdjsonLine(NamedTuple):
     """One line. ``number`` counts from 1 and includes blank lines; a too long line has no content."""
 
     number: int

@@ -155,8 +155,8 @@ def _find_erased(
     return find_suppressed(
         ref
         for record in records
+        if _may_be_suppressed(record.ref, connections)
         for ref in (record.ref, *record.replaced, *record.wholes)
-        if _may_be_suppressed(ref, connections)
     )
 
 
@@ -232,14 +232,15 @@ class _Writer:
 
     def _upsert(self, record: PreparedRecord, version: RecordVersion) -> None:
         current = self.changes.records.get(record.ref)
-        if not self.erased.isdisjoint((record.ref, *record.replaced)):
+        replaced = record.replaced
+        if not self.erased.isdisjoint((record.ref, *replaced)):
             if record.ref not in self.erased:  # an earlier key of the record was erased
                 suppress_keys([record.ref], self.run.now)
             raise LineRejectedError(ReceiptCode.SUPPRESSED)
-        is_new = self.changes.records.keys().isdisjoint((record.ref, *record.replaced))
+        is_new = self.changes.records.keys().isdisjoint((record.ref, *replaced))
         if is_new and self._is_erased(record, version.data):
             raise LineRejectedError(ReceiptCode.SUPPRESSED)
-        self._delete_stored(record, record.replaced)
+        self._delete_stored(record, replaced)
         if current is None:
             self.changes.create(record.ref, version)
             self.result.created += 1
@@ -259,7 +260,7 @@ class _Writer:
             if is_erased_twin(record.ref, data, fields, self.run.now):
                 self.erased.add(record.ref)
                 return True
-        return not self.erased.isdisjoint(record.wholes)
+        return bool(self.erased) and not self.erased.isdisjoint(record.wholes)
 
     def _patch(self, record: PreparedRecord, fields: Mapping[str, Any]) -> None:
         """Change some fields of a stored record."""

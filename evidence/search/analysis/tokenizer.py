@@ -167,7 +167,7 @@ def _join_digit_groups(text: str, start: int, end: int) -> str:
     """Return `text[start:end]` with joiners in place of the no-break spaces that group digits."""
     context = max(0, start - 1)
     around = text[context : end + _GROUP_CONTEXT]
-    if any(space in around for space in _GROUPING_SPACES):
+    if not around.isascii() and any(space in around for space in _GROUPING_SPACES):
         around = _GROUPING_SPACE.sub(_JOINER, around)
     return around[start - context : end - context]
 
