@@ -1,18 +1,22 @@
 """Count visible records and matches: in all, by month of their consent time, and by stored counters."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Final
-
-from django.db import transaction
+from typing import Any, Final, TypeAlias
 
 from evidence.access.granted_streams import GrantedStream, link_expression
-from evidence.access.ranking.scores import StreamQuery, select_matches
+from evidence.access.ranking.scores import TIME_INDEXED_TEXT, StreamQuery, select_matches
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import Everything, TimeRange
-from evidence.access.sql import SQL, fetch_all, union_all
+from evidence.access.sql import (
+    SQL,
+    ConnectionGroup,
+    fetch_all,
+    fetch_all_generic_plan,
+    union_all,
+    value_tables,
+)
 
 SELECT_COUNTERS: Final = """
 -- Counters of every stream of some connections. Parameters: connection ids. One query.
@@ -117,7 +121,8 @@ SELECT u.number, u.connection_id, date_trunc(
     count(*), min(u.at), max(u.at)
 FROM ({rows}) u GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 NULLS LAST
 """
-ROW: Final = "%s::int AS number, r.connection_id, r.consent_time AS at, %s AS zone"
+ROW: Final = "%s::int AS number, r.connection_id, r.consent_time AS at, %s::text AS zone"
+Fetch: TypeAlias = Callable[[SQL], Sequence[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,34 +146,74 @@ def count_by_month(
     return _counts(list(rows))
 
 
-SET_SCANS = (
-    "SELECT set_config('enable_seqscan', %s, true), set_config('enable_indexscan', %s, true)"
-)
-
-
-@contextmanager
-def _bitmap_scans() -> Iterator[None]:
-    """Make the planner read the matches of a text query from the inverted index.
-
-    It estimates that comparing a row with a query is as cheap as comparing numbers, and would compare
-    every row if a word is frequent. Until the block ends, it does so only if nothing else works.
-    """
-    with transaction.atomic():
-        fetch_all(SQL(SET_SCANS, ("off", "off")))
-        yield
-        fetch_all(SQL(SET_SCANS, ("on", "on")))
-
-
 def count_matches_by_month(
     queries: Sequence[StreamQuery], *, time_zone: str = "UTC"
 ) -> list[MonthCount]:
-    """Return the number of matches of each query per connection and month. Three queries."""
+    """Return the number of matches of each query per connection and month. One query."""
     rows = (
         select_matches(query, _row(number, query.visible, time_zone), [query.terms.matching])
         for number, query in enumerate(queries)
     )
-    with _bitmap_scans():
-        return _counts(list(rows))
+    return _counts(list(rows), fetch_all_generic_plan)
+
+
+ESTIMATE_BY_MONTH: Final = """
+-- Estimated matches by connection and month, from the first records of each month.
+-- Parameters: those of the rows. One query.
+SELECT u.number, u.connection_id, u.month, (u.records * avg(u.hit::int))::int, u.first, u.last
+FROM ({rows}) u GROUP BY 1, 2, 3, u.records, 5, 6 HAVING bool_or(u.hit) ORDER BY 1, 2, 3 NULLS LAST
+"""
+SAMPLE_ROWS: Final = 12_000
+"""Rows that an estimate reads, spread evenly over all months of all connections."""
+MONTH_COLUMNS: Final = {
+    "connection_id": "text", "month": "date", "records": "int",
+    "first": "timestamptz", "last": "timestamptz",
+}  # fmt: skip
+
+
+def estimate_matches_by_month(
+    queries: Sequence[StreamQuery], months: Mapping[tuple[str, str], Sequence[MonthCount]]
+) -> list[MonthCount]:
+    """Estimate the matches of each query by month, from the counts of (connection_id, stream).
+
+    Months of few records are counted exactly. For streams that are visible as a whole. One query.
+    """
+    size = max(1, SAMPLE_ROWS // max(1, sum(map(len, months.values()))))
+    return _counts(
+        [
+            rows
+            for number, query in enumerate(queries)
+            for group in query.visible.groups
+            for connection_id in group.connection_ids
+            for rows in _sampled(
+                number, query, group, months.get((connection_id, group.stream), ()), size
+            )
+        ],
+        fetch_all_generic_plan,
+        ESTIMATE_BY_MONTH,
+    )
+
+
+def _sampled(
+    number: int, query: StreamQuery, group: ConnectionGroup, months: Sequence[MonthCount], size: int
+) -> Iterator[SQL]:
+    """Yield rows that say whether a record matches, with the month that it stands for."""
+    timed = [each for each in months if each.first is not None]
+    untimed = [each for each in months if each.first is None]
+    for counts, condition in (
+        (timed, " AND r.consent_time BETWEEN m.first AND m.last"),
+        (untimed, " AND r.consent_time IS NULL"),
+    ):
+        values = [
+            (each.connection_id, each.month, each.records, each.first, each.last) for each in counts
+        ]
+        for table in value_tables("m", MONTH_COLUMNS, values) if values else ():
+            rows = SQL("SELECT %s::int AS number, m.*, w.hit FROM ", (number,)) + table
+            rows += SQL(
+                " CROSS JOIN LATERAL (SELECT r.terms @@ %s::tsquery AS hit", (query.terms.matching,)
+            )
+            rows += group.rows(SQL("m.connection_id"), TIME_INDEXED_TEXT)
+            yield rows + SQL(f"{condition} ORDER BY r.consent_time LIMIT %s) w", (size,))
 
 
 def _row(number: int, visible: VisibleRecords, time_zone: str) -> SQL:
@@ -176,11 +221,13 @@ def _row(number: int, visible: VisibleRecords, time_zone: str) -> SQL:
     return SQL(ROW, (number, zone))
 
 
-def _counts(rows: Sequence[SQL]) -> list[MonthCount]:
+def _counts(
+    rows: Sequence[SQL], fetch: Fetch = fetch_all, statement: str = COUNT_BY_MONTH
+) -> list[MonthCount]:
     if not rows:
         return []
     union = union_all(rows)
-    found = fetch_all(SQL(COUNT_BY_MONTH.format(rows=union.text), union.values))
+    found = fetch(SQL(statement.format(rows=union.text), union.values))
     return [MonthCount(*row) for row in found]
 
 

@@ -1,12 +1,18 @@
 """Answer a search request: choose streams, filters and mode."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from evidence.access.gate import Gate
 from evidence.access.granted_streams import has_own_time
+from evidence.access.ranking.match_counts import count_matches
 from evidence.access.ranking.vectors import StreamKey
-from evidence.access.record_counts import MonthCount, count_matches_by_month
+from evidence.access.record_counts import (
+    MonthCount,
+    count_matches_by_month,
+    estimate_matches_by_month,
+)
 from evidence.access.records import VisibleRecords
 from evidence.errors import (
     AmbiguousConnection,
@@ -20,6 +26,7 @@ from evidence.search import hybrid, lexical, semantic
 from evidence.search.analysis.query_parser import parse
 from evidence.search.analysis.query_relaxation import match_any_word, without_stop_words
 from evidence.search.analysis.query_tree import Query, QueryError
+from evidence.search.lexical import COUNT_LIMIT
 from evidence.search.query_planner import (
     HYBRID,
     SEMANTIC,
@@ -46,23 +53,43 @@ def search(gate: Gate, request: SearchRequest) -> SearchResult:
     return replace(result, asked=query, reindexing=list(_stale_streams(visible)))
 
 
-def count_by_month(
-    gate: Gate, found: SearchResult, *, time_zone: str
-) -> list[tuple[VisibleRecords, MonthCount]]:
-    """Return the matches in every stream of the gate, by connection and month. One query.
+MonthCounts: TypeAlias = Callable[[Sequence[VisibleRecords]], Sequence[MonthCount]]
 
-    A phrase is not verified in the text, so the counts of such a query are upper bounds.
+
+@dataclass(frozen=True, slots=True)
+class MatchCounts:
+    """Matches of a search by stream, connection and month; estimated if there are very many."""
+
+    months: Sequence[tuple[VisibleRecords, MonthCount]] = ()
+    is_estimate: bool = False
+
+
+def count_by_month(
+    gate: Gate, found: SearchResult, *, time_zone: str, month_counts: MonthCounts
+) -> MatchCounts:
+    """Return the matches in every stream of the gate, which must show its streams as a whole.
+
+    More than COUNT_LIMIT are estimated from ``month_counts``, the number of all records by month. A phrase
+    is not verified in the text, so the counts of such a query are upper bounds. Up to four queries.
     """
     if found.asked is None:
-        return []
+        return MatchCounts()
     searched = [visible for visible in gate.streams() if searchable_fields(visible)]
     query = found.asked
     if found.any_word is not None:
         languages = query_languages(searched)
         query = match_any_word(query, languages=languages, spellings=found.any_word)
-    plans = plan_queries(query, searched, scored=False)
-    counts = count_matches_by_month(plans, time_zone=time_zone)
-    return [(plans[each.number].visible, each) for each in counts]
+    plans = plan_queries(query, searched)
+    is_estimate = count_matches(plans, max_count=COUNT_LIMIT) > COUNT_LIMIT
+    if is_estimate:
+        months: dict[tuple[str, str], list[MonthCount]] = {}
+        for each in month_counts(searched):
+            key = each.connection_id, searched[each.number].stream.name
+            months.setdefault(key, []).append(each)
+        counts = estimate_matches_by_month(plans, months)
+    else:
+        counts = count_matches_by_month(plans, time_zone=time_zone)
+    return MatchCounts([(plans[each.number].visible, each) for each in counts], is_estimate)
 
 
 def _stale_streams(visible: Sequence[VisibleRecords]) -> Iterator[StreamKey]:

@@ -1,12 +1,13 @@
 """Run lexical search over all matches and return hits with excerpts."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 from evidence.access.ranking.matches import (
     HitPosition,
+    Match,
     Matches,
     StreamQuery,
 )
@@ -39,6 +40,8 @@ FREQUENT_COUNT = 1_000
 """Words that so many visible records contain have the weight 1 in a search for any word."""
 MAX_WEIGHTED_WORDS = 16
 """With more words, all have the weight 1, because each is counted."""
+UNCOUNTED_LIMIT = 600
+"""Records in which a phrase is verified first, if its matches need no count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class LexicalPage:
     after: HitPosition | None = None
     counted: tuple[int, bool] | None = None
     weights: WordWeights | None = None
+    count_phrases: bool = True
 
 
 def search(query: Query, visible: Sequence[VisibleRecords], request: SearchRequest) -> SearchResult:
@@ -64,7 +68,8 @@ def search(query: Query, visible: Sequence[VisibleRecords], request: SearchReque
     has_streams = request.streams is not None
     skipped = [stream for stream in visible if has_streams and not searchable_fields(stream)]
     searched = [stream for stream in visible if searchable_fields(stream)]
-    page, any_word = LexicalPage(request.limit, request.newest_first), None
+    page = LexicalPage(request.limit, request.newest_first, count_phrases=request.count_phrases)
+    any_word = None
     if (state := request.after) is not None:
         counted, any_word = state["k"] and tuple(state["k"]), state["x"]
         after = decode_position(state)
@@ -202,20 +207,32 @@ def _verified_hits(
     max_hits = page.limit + 1
     max_read = COUNT_LIMIT + 1 if from_text else max_hits
     is_first = page.after is None
+    min_read = (max_read if page.count_phrases else UNCOUNTED_LIMIT) if is_first else 0
     hits: list[Hit] = []
     builder = HitBuilder(query)
     read, count, complete = 0, 0, True
-    for batch in matches.batches(limit=max_read, after=page.after, size=CANDIDATE_BATCH_SIZE):
+    for batch in _candidates(matches, page, max_read=max_read):
         found = builder.to_hits(batch)
         read, count = read + len(batch), count + len(found)
         if len(hits) < max_hits:
             hits.extend(found[: max_hits - len(hits)])
             complete = builder.complete
-        if builder.exhausted or (len(hits) == max_hits and not (from_text and is_first)):
+        if builder.exhausted or (len(hits) == max_hits and not (from_text and read < min_read)):
             return VerifiedPage(hits, exhausted=False, complete=complete, counted=(count, False))
     exhausted = read < max_read
     counted = (count, is_first and exhausted and builder.complete)
     return VerifiedPage(hits, exhausted=exhausted, complete=complete, counted=counted)
+
+
+def _candidates(matches: Matches, page: LexicalPage, *, max_read: int) -> Iterator[list[Match]]:
+    """Yield up to ``max_read`` candidates. Only a count needs the positions of all at once."""
+    first = max_read if page.count_phrases else min(UNCOUNTED_LIMIT, max_read)
+    after, read = page.after, 0
+    for limit in (first, max_read - first):
+        if limit and read in (0, first):
+            for batch in matches.batches(limit=limit, after=after, size=CANDIDATE_BATCH_SIZE):
+                yield batch
+                after, read = batch[-1].rank if batch else after, read + len(batch)
 
 
 def needs_text_check(query: Query, plans: Sequence[StreamQuery]) -> bool:

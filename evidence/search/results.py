@@ -195,6 +195,8 @@ class SearchRequest:
     exact: bool = False
     since: str | None = None
     until: str | None = None
+    count_phrases: bool = True
+    """Whether to count all matches of a phrase, which takes longer than to find a page of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from evidence.access.aggregates import SMALL_GROUP
 from evidence.access.ranking.match_counts import mark_few_visible
-from evidence.access.ranking.matches import SCORE_ALL_MAX, Match, Matches
+from evidence.access.ranking.matches import Match, Matches
 from evidence.access.ranking.scores import matching_queries
 from evidence.access.records import VisibleRecords
 from evidence.search.analysis.query_tree import Leaf, Or, Query
@@ -27,6 +27,8 @@ MAX_CORRECTED_WORDS = 4
 PREFIXES_PER_PROBE = 6
 """Prefixes to look up together before each of those that occur is looked up alone."""
 MAX_TEXTS_READ = 100
+MAX_COUNTED = 10_000
+"""Up to this many matches are read from the inverted index to find the newest ones."""
 SPELLINGS_PER_WORD = 3
 SPELLING_WORK = 400_000
 """Units of work (`analysis.work_limit`) for the suggestions of one search."""
@@ -152,4 +154,4 @@ def _fields_with(word: str, match: Match) -> frozenset[str]:
 def _newest_matches(query: Query, searched: Sequence[VisibleRecords]) -> Sequence[Match]:
     """Return the newest visible records that match."""
     plans = plan_queries(query, searched, scored=False)
-    return Matches(plans, counted_to=SCORE_ALL_MAX, newest=True).page(limit=MAX_TEXTS_READ)
+    return Matches(plans, counted_to=MAX_COUNTED, newest=True).page(limit=MAX_TEXTS_READ)

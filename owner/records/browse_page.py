@@ -32,7 +32,7 @@ from owner.records.record_lists import Listing, ListPage, PageContent, page_of
 from owner.records.record_page import record_page
 from owner.records.record_roles import Layout, StreamRoles
 from owner.records.record_summaries import RecordSummary, stream_url
-from owner.records.search_page import kind_key
+from owner.records.search_facets import kind_key
 from owner.site import owner
 
 

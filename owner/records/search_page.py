@@ -1,16 +1,13 @@
 """Search the owner's records: hits, facets and a month histogram, all of it in the URL."""
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from urllib.parse import urlencode
 
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
@@ -18,58 +15,25 @@ from django.views.decorators.http import require_safe
 from evidence.access.cursors import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
-from evidence.access.record_counts import MonthCount
-from evidence.access.records import VisibleRecords
 from evidence.access.scope import Scope
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading.search import count_by_month, search
 from evidence.search.query_planner import LEXICAL
 from evidence.search.results import Excerpt, Hit, SearchRequest, SearchResult
-from owner.charts import Chart, add_months, month_chart, months_between
 from owner.permissions import owner_required
+from owner.records.month_counts import cached_month_counts
 from owner.records.owner_reads import narrowed, record_owner_read
-from owner.records.periods import PERIOD, parse_period, zone_name
+from owner.records.periods import parse_period, zone_name
 from owner.records.person_links import link_people
 from owner.records.record_roles import StreamRoles
-from owner.records.record_summaries import RecordSummary, short_label
+from owner.records.record_summaries import RecordSummary
+from owner.records.search_facets import Filters, facets_of, histogram_of
 from owner.site import owner
 from owner.text import escape_invisible, pluralize
 
 PAGE_SIZE = 20
 CURSOR_KIND = "owner.search"
-FACETS = ("source", "connection", "kind", "year")
-FACET_LABELS = {"source": "Source", "connection": "Connection", "kind": "Kind", "year": "Year"}
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """The search as the URL has it; empty strings do not restrict."""
-
-    q: str
-    source: str
-    connection: str
-    kind: str
-    period: str
-    sort: str
-    after: str
-
-    @classmethod
-    def of(cls, request: HttpRequest) -> "Filters":
-        given = {name: request.GET.get(name, "").replace("\0", "") for name in cls.__slots__}
-        if not PERIOD.fullmatch(given["period"]):
-            given["period"] = ""
-        return cls(**given)
-
-    def url(self, **changes: str) -> str:
-        """Return the URL of the search with changes, from its first page."""
-        values = {name: getattr(self, name) for name in self.__slots__ if name != "after"}
-        chosen = {name: value for name, value in {**values, **changes}.items() if value}
-        return f"{reverse('search')}?{urlencode(chosen)}"
-
-    @property
-    def query(self) -> dict[str, str]:
-        return {name: getattr(self, name) for name in self.__slots__ if name != "after"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +43,6 @@ class HitRow:
     summary: RecordSummary
     heading: SafeString
     excerpts: Sequence[SafeString]
-
-
-@dataclass(frozen=True, slots=True)
-class FacetValue:
-    label: str
-    count: int
-    url: str
-    is_selected: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Facet:
-    label: str
-    values: Sequence[FacetValue]
 
 
 @require_safe
@@ -129,25 +79,36 @@ def _results(filters: Filters) -> dict[str, object]:
         limit=PAGE_SIZE,
         newest_first=filters.sort == "newest",
         after=after,
+        count_phrases=False,
     )
     with transaction.atomic():
         found = search(gate, request)
         rows = [_row(hit) for hit in found.hits]
         record_owner_read(scope, _disclosed(found), route="search")
     link_people(row.summary for row in rows)
-    counts = count_by_month(Gate(scope), found, time_zone=zone_name())
     return {
         "found": found,
         "rows": rows,
         "amount": _amount(found),
         "suggestions": _suggestions(filters, found),
-        "facets": _facets(filters, counts),
-        "chart": _histogram(filters, counts),
+        **_counts(filters, scope, found),
         "next_url": _next_url(filters, scope, found),
         "best_url": filters.url(sort=""),
         "newest_url": filters.url(sort="newest"),
         "clear_url": filters.url(source="", connection="", kind="", period=""),
         "is_filtered": any((filters.source, filters.connection, filters.kind, filters.period)),
+    }
+
+
+def _counts(filters: Filters, scope: Scope, found: SearchResult) -> dict[str, object]:
+    """Return the facets and the months of all matches."""
+    counts = count_by_month(
+        Gate(scope), found, time_zone=zone_name(), month_counts=cached_month_counts
+    )
+    return {
+        "facets": facets_of(filters, counts),
+        "chart": histogram_of(filters, counts),
+        "is_estimate": counts.is_estimate,
     }
 
 
@@ -218,84 +179,3 @@ def _suggestions(filters: Filters, found: SearchResult) -> list[tuple[str, str]]
         for word, others in found.suggestions.items()
         for other in others
     ]
-
-
-def kind_key(visible: VisibleRecords) -> str:
-    """Return the key of a stream among all sources, as the URL has it."""
-    return f"{visible.source.connector_key}/{visible.stream.name}"
-
-
-Counts = Sequence[tuple[VisibleRecords, MonthCount]]
-KEYS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
-    "source": lambda visible, count: visible.source.connector_key,
-    "connection": lambda visible, count: count.connection_id,
-    "kind": lambda visible, count: kind_key(visible),
-    "year": lambda visible, count: "" if count.month is None else str(count.month.year),
-}
-LABELS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
-    "source": lambda visible, count: visible.source.display_name,
-    "connection": lambda visible, count: visible.connection_for[count.connection_id].display_name,
-    "kind": lambda visible, count: short_label(visible.stream),
-    "year": KEYS["year"],
-}
-
-
-def _matching(filters: Filters, counts: Counts, *, without: str) -> Counts:
-    """Return the counts that satisfy every filter except one."""
-    wanted = {"source": filters.source, "connection": filters.connection, "kind": filters.kind}
-    wanted = {name: value for name, value in wanted.items() if value and name != without}
-    period = "" if without == "year" else filters.period
-    return [
-        (visible, count)
-        for visible, count in counts
-        if all(KEYS[name](visible, count) == value for name, value in wanted.items())
-        and (not period or (count.month is not None and f"{count.month:%Y-%m}".startswith(period)))
-    ]
-
-
-def _facets(filters: Filters, counts: Counts) -> list[Facet]:
-    """Return the facets with more than one value, or with the selected one."""
-    facets = []
-    for name in FACETS:
-        totals: Counter[str] = Counter()
-        labels: dict[str, str] = {}
-        for visible, count in _matching(filters, counts, without=name):
-            if key := KEYS[name](visible, count):
-                totals[key] += count.records
-                labels.setdefault(key, LABELS[name](visible, count))
-        selected = filters.period[:4] if name == "year" else getattr(filters, name)
-        param = "period" if name == "year" else name
-        order = (
-            sorted(totals, reverse=True) if name == "year" else [k for k, _ in totals.most_common()]
-        )
-        values = [
-            FacetValue(
-                labels[key], totals[key],
-                filters.url(**{param: "" if key == selected else key}), key == selected,
-            )
-            for key in order[:12]
-        ]  # fmt: skip
-        if len(values) > 1 or selected:
-            facets.append(Facet(FACET_LABELS[name], values))
-    return facets
-
-
-def _histogram(filters: Filters, counts: Counts) -> Chart | None:
-    """Return the matches by month: of the selected year, or of all years."""
-    months: Counter[date] = Counter()
-    for _, count in _matching(filters, counts, without="year"):
-        if count.month is not None:
-            months[count.month] += count.records
-    year = filters.period[:4]
-    if year:
-        shown = months_between(date(int(year), 1, 1), date(int(year), 12, 1))
-    elif months:
-        shown = months_between(max(min(months), add_months(max(months), -119)), max(months))
-    else:
-        return None
-    period = parse_period(filters.period)
-    chosen = period.first if period and "-" in filters.period else None
-    urls = {
-        month: filters.url(period=year if month == chosen else f"{month:%Y-%m}") for month in shown
-    }
-    return month_chart(months, shown, text="Matches by month", urls=urls, selected=chosen)

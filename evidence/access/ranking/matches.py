@@ -142,7 +142,12 @@ class Matches:
         """Return the newest matches by the index on time, or None if too many rows must be scanned."""
         if not all(query.shows_time for query in self._queries):
             return None
+        connections = sum(
+            len(group.connection_ids) for query in self._queries for group in query.visible.groups
+        )
         for size in RECENCY_SCAN_SIZES:
+            if size * connections > self.count and self.count <= self._counted_to:
+                return None  # All matches are fewer rows.
             scan = scan_newest(self._queries, after, size=size)
             hits = sorted(scan.hits, key=newest_first)
             if after is not None:

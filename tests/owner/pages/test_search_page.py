@@ -105,3 +105,44 @@ def test_what_was_found_is_on_record(world: World, alice: Browser) -> None:
     [entry] = json.loads(b"".join(answer.streaming_content))
     assert entry["route"] == "admin search"
     assert {"m3", "c2"} <= {each["record_key"] for each in entry["records"]}
+
+
+def test_counts_of_very_many_matches_are_estimates(
+    world: World, alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put(*((WORK, "messages", {"id": f"x{n}", "subject": f"Report {n}",
+                 "received_at": f"202{n % 3}-04-{n % 28 + 1:02}T00:00:00Z"}) for n in range(45)),
+              (PERSONAL, "messages", {"id": "p", "subject": "Report", "received_at": "2023-05-01T00:00:00Z"}))  # fmt: skip
+    counted = search(alice, q="report")
+    assert "Work mail 45" in counted.text
+    monkeypatch.setattr("evidence.reading.search.COUNT_LIMIT", 10)
+
+    page = search(alice, q="report")
+    assert "these numbers are estimates" in page.text
+    # Every month has fewer records than are read of it, so that the estimates are exact.
+    assert "Work mail about 45" in page.text
+    assert "2023 about 1" in page.text
+    assert hits(page) == hits(counted)
+
+    monkeypatch.setattr("evidence.access.record_counts.SAMPLE_ROWS", 1)
+    assert "about" in search(alice, q="report").text
+    assert len(hits(alice.open(page.link("2021")))) == 15
+
+
+def test_a_phrase_is_counted_only_in_the_first_texts(
+    world: World, alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evidence.search.lexical.UNCOUNTED_LIMIT", 25)
+    world.put(*((WORK, "messages", {"id": f"x{n}", "subject": f"grand canal {n}",
+                 "received_at": f"2026-04-{n % 28 + 1:02}T00:00:00Z"}) for n in range(45)),
+              (PERSONAL, "messages", {"id": "rare", "subject": "a canal grand tour",
+                                      "received_at": "2020-05-01T00:00:00Z"}))  # fmt: skip
+    page = search(alice, q='"grand canal"')
+    assert "More than 25 records" in page.text
+    found = hits(page)
+    while page.has_link("More results"):
+        page = alice.open(page.link("More results"))
+        found += hits(page)
+    assert len(found) == len(set(found)) == 45
+
+    assert hits(search(alice, q='"canal grand"')) == [f"/records/{PERSONAL}/messages/rare"]
