@@ -42,6 +42,8 @@ MAX_WEIGHTED_WORDS = 16
 """With more words, all have the weight 1, because each is counted."""
 UNCOUNTED_LIMIT = 600
 """Records in which a phrase is verified first, if its matches need no count."""
+FEW_CANDIDATES = 2_500
+"""Up to this many, the positions of all are cheaper than asking for them twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +227,15 @@ def _verified_hits(
 
 
 def _candidates(matches: Matches, page: LexicalPage, *, max_read: int) -> Iterator[list[Match]]:
-    """Yield up to ``max_read`` candidates. Only a count needs the positions of all at once."""
-    first = max_read if page.count_phrases else min(UNCOUNTED_LIMIT, max_read)
-    after, read = page.after, 0
-    for limit in (first, max_read - first):
-        if limit and read in (0, first):
-            for batch in matches.batches(limit=limit, after=after, size=CANDIDATE_BATCH_SIZE):
-                yield batch
-                after, read = batch[-1].rank if batch else after, read + len(batch)
+    """Yield up to ``max_read`` candidates. Only a count needs the positions of many at once."""
+    limits = [max_read]
+    if not page.count_phrases and max_read > FEW_CANDIDATES < matches.count:
+        limits = [UNCOUNTED_LIMIT, max_read - UNCOUNTED_LIMIT]
+    after = page.after
+    for limit in limits:
+        for batch in matches.batches(limit=limit, after=after, size=CANDIDATE_BATCH_SIZE):
+            yield batch
+            after = batch[-1].rank if batch else after
 
 
 def needs_text_check(query: Query, plans: Sequence[StreamQuery]) -> bool:

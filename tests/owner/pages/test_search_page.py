@@ -133,6 +133,7 @@ def test_a_phrase_is_counted_only_in_the_first_texts(
     world: World, alice: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evidence.search.lexical.UNCOUNTED_LIMIT", 25)
+    monkeypatch.setattr("evidence.search.lexical.FEW_CANDIDATES", 25)
     world.put(*((WORK, "messages", {"id": f"x{n}", "subject": f"grand canal {n}",
                  "received_at": f"2026-04-{n % 28 + 1:02}T00:00:00Z"}) for n in range(45)),
               (PERSONAL, "messages", {"id": "rare", "subject": "a canal grand tour",
