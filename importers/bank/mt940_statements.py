@@ -78,17 +78,22 @@ def _statement(name: str, text: str, place: tuple[int, int], keys: ContentKeys) 
         return
     bank, _, rest = number[1].strip().rpartition("/")
     account = format_account(bank, rest.strip())
-    key_account = number_account(find_iban(rest) or rest).key  # earlier releases named it so
+    earlier_account = number_account(find_iban(rest) or rest).key
     yield ExportItem(
-        name, "", size, partial(ParsedItem, [_account_record(account, key_account, text, bank)])
+        name, "", size, partial(ParsedItem, [_account_record(account, earlier_account, text, bank)])
     )
     header, *blocks = _BOOKING.split(text)
     position = line + header.count("\n")
     for block in blocks:
         end = _END.search(block)
         booking = f":61:{block[: end.start()] if end else block}"
-        key = keys.key(key_account, *_identity(booking))
-        parse = partial(_transaction, f"{header}{booking}", key=key, account=account.key)
+        key, *replaces = (
+            keys.key(each, *_identity(booking))
+            for each in dict.fromkeys((account.key, earlier_account))
+        )
+        parse = partial(
+            _transaction, f"{header}{booking}", (key, tuple(replaces)), account=account.key
+        )
         yield ExportItem(name, f"line {position:,}", 0, parse)
         if end:
             line = position + block.count("\n", 0, end.start())
@@ -109,18 +114,19 @@ def _identity(booking: str) -> Iterator[str]:
     yield from (" ".join(part.split()) for part in booking.split(":86:"))
 
 
-def _account_record(account: FoundAccount, key_account: str, text: str, bank: str) -> Any:
+def _account_record(account: FoundAccount, earlier_account: str, text: str, bank: str) -> Any:
     opening, closing = _OPENING.search(text), _BALANCE.search(text)
     fields: dict[str, Any] = {"currency": opening[1] if opening else None, "bank": bank or None}
     if closing and (amount := amounts.parse_amount(closing[4], decimal_separator=",")) is not None:
         fields["balance"] = float(-amount if closing[1] == "D" else amount)
         digits = closing[2]
         fields["balance_on"] = f"20{digits[:2]}-{digits[2:4]}-{digits[4:]}"
-    replaces = () if key_account == account.key else (key_account,)
+    replaces = () if earlier_account == account.key else (earlier_account,)
     return records.account_record(account.key, name=account.name, replaces=replaces, **fields)
 
 
-def _transaction(text: str, *, key: str, account: str) -> ParsedItem:
+def _transaction(text: str, keys: tuple[str, tuple[str, ...]], *, account: str) -> ParsedItem:
+    key, replaces = keys
     try:
         (parsed,) = mt940.parse(text)
     except (
@@ -155,6 +161,7 @@ def _transaction(text: str, *, key: str, account: str) -> ParsedItem:
             kind=data.get("posting_text"),
             reference=data.get("bank_reference") or data.get("customer_reference"),
             memo=details,
+            replaces=replaces,
         )
     )
     return item

@@ -75,15 +75,15 @@ class Statement:
         return [elements for name, _, elements in self.entries if name == "STMTTRN"]
 
     @property
-    def key_account(self) -> str:
-        """The account in record keys, and its own key in earlier releases."""
+    def earlier_account(self) -> str:
+        """The key of the account in earlier releases, which differs with the form of its number."""
         return records.account_id(self.elements.get("BANKID"), self.elements.get("ACCTID"))
 
     @property
     def account_id(self) -> str:
         number = self.elements.get("ACCTID", "").strip()
         if not any(map(str.isalnum, number)):
-            return self.key_account
+            return self.earlier_account
         return format_account(self.elements.get("BANKID", "").strip(), number).key
 
     def is_ended_by(self, name: str, elements: dict[str, str]) -> bool:
@@ -98,7 +98,7 @@ class Statement:
         )
         balance_on = parse_date(self.elements.get("DTASOF", ""))
         last_digits = self.elements.get("ACCTID", "")[-4:]
-        earlier = () if self.account_id == self.key_account else (self.key_account,)
+        earlier = () if self.account_id == self.earlier_account else (self.earlier_account,)
         return ParsedItem(
             [
                 records.account_record(
@@ -155,13 +155,15 @@ def _read_file(
         raise UnreadableError(ReceiptCode.MALFORMED)
     reading = detect_reading(aggregates, options)
     statements = list(_statements(aggregates, decimal=reading.decimal))
-    found_keys = keys.of_file([(each.key_account, each.bookings) for each in statements])
+    found_keys = keys.of_file(
+        [(each.account_id, each.earlier_account, each.bookings) for each in statements]
+    )
     corrected = {fields["CORRECTFITID"] for _, _, fields in aggregates if "CORRECTFITID" in fields}
     for statement, found in zip(statements, found_keys, strict=True):
         booking_keys = iter(found)
         for name, line, elements in statement.entries:
             key = next(booking_keys) if name == "STMTTRN" else ("", ())
-            same = partial(_same_earlier, account=statement.key_account, earlier=earlier)
+            same = partial(_same_earlier, account=statement.earlier_account, earlier=earlier)
             read = partial(_transaction, elements, key, statement, reading=reading, same=same)
             issue = _reason_to_skip(name, elements, corrected)
             parse = issues_only([issue]) if issue else read

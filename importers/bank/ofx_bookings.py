@@ -83,7 +83,7 @@ _CORRECTION = timedelta(days=7)
 Booking = Mapping[str, str]
 Identity = tuple[str, ...]
 Keys = tuple[str, tuple[str, ...]]
-"""The key of a booking, and the key that the release before gave it."""
+"""The key of a booking, and the keys that earlier releases gave it."""
 
 
 class OfxKeys:
@@ -97,9 +97,25 @@ class OfxKeys:
         self._days: dict[Identity, date | None] = {}
         """Of several bookings with one id and amount, the one of this day has no day in its key."""
 
-    def of_file(self, statements: Sequence[tuple[str, Sequence[Booking]]]) -> Iterator[list[Keys]]:
-        """Yield the keys of the bookings of each statement, an account with its bookings."""
+    def of_file(
+        self, statements: Sequence[tuple[str, str, Sequence[Booking]]]
+    ) -> Iterator[list[Keys]]:
+        """Yield the keys of the bookings of each statement.
+
+        A statement is its account, the account in keys of the release before, and its bookings.
+        """
         earlier = ContentKeys("o_")
+        found = self._of_accounts([(account, bookings) for account, _, bookings in statements])
+        former = self._of_accounts([(account, bookings) for _, account, bookings in statements])
+        for (_, account, bookings), keys, old in zip(statements, found, former, strict=True):
+            yield [
+                (key, (*({other} - {key}), records.earlier_ofx_key(earlier, account, booking)))
+                for key, other, booking in zip(keys, old, bookings, strict=True)
+            ]
+
+    def _of_accounts(
+        self, statements: Sequence[tuple[str, Sequence[Booking]]]
+    ) -> Iterator[list[str]]:
         self._choose_days(statements)
         for account, bookings in statements:
             # Another statement can repeat a booking, and its text differently.
@@ -109,10 +125,7 @@ class OfxKeys:
                 texts[identity] = min(_texts(booking), texts.get(identity, _texts(booking)))
             contents = ContentKeys("f_")
             yield [
-                (
-                    _key(account, booking, identity, texts, contents),
-                    (records.earlier_ofx_key(earlier, account, booking),),
-                )
+                _key(account, booking, identity, texts, contents)
                 for identity, booking in zip(found, bookings, strict=True)
             ]
 

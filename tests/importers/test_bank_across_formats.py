@@ -1,7 +1,8 @@
 """One account in files of several formats has each booking once."""
 
+from datetime import date
 from decimal import Decimal
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from django.core.management.base import CommandError
 from evidence.models.records import Record
 from evidence.storing.record_erasure import delete_record
 from importers.bank import records as bank_records
+from importers.bank.csv_accounts import number_account
+from importers.core.results import ContentKeys
 from tests.importers.imports import latest, receipts, records, run
 from tests.importers.test_bank_csv import bookings, put
 from tests.importers.test_bank_formats import booking, document, earlier_release, ofx
@@ -61,21 +64,19 @@ def write(folder: Path, name: str) -> Path:
     """Write the same four bookings in one of the formats."""
     texts = {
         "giro.csv": CSV,
-        "bare.ofx": document(ofx(*OFX_BOOKINGS, account="532013000")).replace("2005", "37040044"),
-        "iban.ofx": document(ofx(*OFX_BOOKINGS, account=IBAN)),
+        "bare.ofx": document(ofx(*OFX_BOOKINGS, account="532013000", bank="37040044")),
+        "iban.ofx": document(ofx(*OFX_BOOKINGS, account=IBAN, bank="37040044")),
         "giro.sta": MT940,
+        "iban.sta": MT940.replace("532013000EUR", IBAN),
         "giro.xml": CAMT,
     }
     return put(folder / name, texts[name])
 
 
-FORMATS = ["giro.csv", "bare.ofx", "iban.ofx", "giro.sta", "giro.xml"]
+FORMATS = ["giro.csv", "bare.ofx", "iban.ofx", "giro.sta", "iban.sta", "giro.xml"]
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [(a, b) for a, b in product(FORMATS, FORMATS) if {a[-3:], b[-3:]} != {"ofx"}],
-)
+@pytest.mark.parametrize(("first", "second"), list(product(FORMATS, FORMATS)))
 def test_bookings_of_one_account_are_stored_once(tmp_path: Path, first: str, second: str) -> None:
     run(write(tmp_path / "1", first))
     run(write(tmp_path / "2", second))
@@ -89,9 +90,33 @@ def test_bookings_of_one_account_are_stored_once(tmp_path: Path, first: str, sec
         assert (latest().created, latest().updated) == (0, 0)
 
 
-def test_files_of_two_formats_in_one_folder_are_joined(tmp_path: Path) -> None:
-    write(tmp_path / "bank", "giro.csv")
-    write(tmp_path / "bank", "iban.ofx")
+ORDERS = [
+    *permutations(("giro.csv", "bare.ofx", "iban.ofx")),
+    *permutations(("giro.sta", "iban.sta", "bare.ofx")),
+]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("erased", [0, 1])
+def test_bookings_of_three_files_of_one_account_are_stored_once(
+    tmp_path: Path, order: tuple[str, ...], erased: int
+) -> None:
+    first, *others = [write(tmp_path / name, name) for name in order]
+    run(first)
+    erase("-42", count=erased)
+    erase("-9.99", count=erased)
+
+    for path in (*others, first, *others):
+        run(path)
+        assert len(bookings()) == len(AMOUNTS) - 2 * erased
+
+
+@pytest.mark.parametrize("names", [("giro.csv", "iban.ofx"), ("bare.ofx", "iban.ofx")])
+def test_two_files_of_one_account_in_one_folder_are_joined(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    for name in names:
+        write(tmp_path / "bank", name)
 
     run(tmp_path / "bank")
 
@@ -152,7 +177,7 @@ def test_owner_can_say_that_the_account_is_another(tmp_path: Path) -> None:
 
 
 def test_ofx_account_of_the_release_before_becomes_the_one_of_all_formats(tmp_path: Path) -> None:
-    before = bank_records.account_id("2005", IBAN)
+    before = bank_records.account_id("37040044", IBAN)
     earlier_release(bank_records.account_record(before, name="Account …3000"))
 
     run(write(tmp_path, "iban.ofx"))
@@ -170,10 +195,34 @@ def erase(amount: str, *, count: int = 1) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [(a, b) for a, b in product(FORMATS, FORMATS) if a[-3:] != b[-3:]],
-)
+EARLIER_KEYS = {
+    "bare.ofx": ContentKeys("f_").key(
+        bank_records.account_id("37040044", "532013000"), "2026010500001", "-42"
+    ),
+    "giro.sta": ContentKeys("m_").key(
+        number_account("532013000EUR").key, ":61:2601050105D42,00N001NONREF", "Shop"
+    ),
+}
+
+
+@pytest.mark.parametrize("erased", [0, 1])
+@pytest.mark.parametrize("name", EARLIER_KEYS)
+def test_key_with_the_form_of_the_account_number_is_replaced(
+    tmp_path: Path, name: str, erased: int
+) -> None:
+    earlier_release(bank_records.transaction_record(
+        EARLIER_KEYS[name], account=number_account(IBAN).key, on=date(2026, 1, 5),
+        amount=Decimal("-42.00"),
+    ))  # fmt: skip
+    erase("-42", count=erased)
+
+    run(write(tmp_path, name))
+
+    assert len(bookings()) == len(AMOUNTS) - erased
+    assert EARLIER_KEYS[name] not in {record["id"] for record in records("transactions")}
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(FORMATS, FORMATS)))
 def test_erased_booking_does_not_return_from_another_format(
     tmp_path: Path, first: str, second: str
 ) -> None:

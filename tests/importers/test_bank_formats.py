@@ -27,9 +27,12 @@ from tests.importers.test_bank_csv import account_names, bookings, put
 pytestmark = pytest.mark.django_db
 
 
-def ofx(*bookings: str, currency: str = "EUR", account: str = "DE1234567890") -> str:
+def ofx(
+    *bookings: str, currency: str = "EUR", account: str = "DE1234567890", bank: str = "2005"
+) -> str:
     return (
-        f"<STMTTRNRS><STMTRS><CURDEF>{currency}<BANKACCTFROM><BANKID>2005<ACCTID>{account}</BANKACCTFROM>"
+        f"<STMTTRNRS><STMTRS><CURDEF>{currency}"
+        f"<BANKACCTFROM><BANKID>{bank}<ACCTID>{account}</BANKACCTFROM>"
         f"<BANKTRANLIST>{''.join(f'<STMTTRN>{each}</STMTTRN>' for each in bookings)}</BANKTRANLIST>"
         "</STMTRS></STMTTRNRS>"
     )
