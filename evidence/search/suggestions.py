@@ -25,7 +25,7 @@ from evidence.search.results import Spellings, SuggestionHolder, visible_texts
 MAX_CORRECTED_WORDS = 4
 """Words of a query to suggest spellings for; each costs up to six queries."""
 PREFIXES_PER_PROBE = 6
-"""Prefixes to look up together before each of those that occur is looked up alone."""
+"""Edited prefixes to look up together before each of those that occur is looked up alone."""
 MAX_TEXTS_READ = 100
 MAX_COUNTED = 10_000
 """Up to this many matches are read from the inverted index to find the newest ones."""
@@ -58,7 +58,7 @@ def _suggest_for_word(
 ) -> tuple[str, ...]:
     if is_correctable_cjk(leaf):
         return _similar_cjk_runs(leaf, searched, work)
-    for prefixes in _occurring_prefixes(leaf, searched):
+    for prefixes in _prefix_sets(leaf, searched):
         near = closest_words(
             leaf.text, _candidate_words(prefixes, searched, work), limit=SPELLINGS_PER_WORD
         )
@@ -67,13 +67,11 @@ def _suggest_for_word(
     return ()
 
 
-def _occurring_prefixes(
-    leaf: Leaf, searched: Sequence[VisibleRecords]
-) -> Iterator[tuple[str, ...]]:
-    """Yield the sets of candidate prefixes without those that no visible record has."""
+def _prefix_sets(leaf: Leaf, searched: Sequence[VisibleRecords]) -> Iterator[tuple[str, ...]]:
+    """Yield the sets of prefixes to search for candidates. An edited one needs a visible record."""
     own, edited = candidate_prefixes(leaf)
-    for prefix in _occurring(own, searched):
-        yield (prefix,)
+    # To ask which of its own occur would take as long as to count the records of each in turn.
+    yield from ((prefix,) for prefix in own)
     if occurring := _occurring(edited, searched):
         yield tuple(occurring)
 
@@ -136,22 +134,30 @@ def suggestion_holders(
 
 
 def _records_with_word(word: str, searched: Sequence[VisibleRecords]) -> Sequence[SuggestionHolder]:
-    holders = [
-        SuggestionHolder(
-            match.record.connection.connection_id, match.visible.stream.name, key, fields
-        )
-        for match in _newest_matches(Query(Leaf(word, 0)), searched)
-        for key, fields in [(match.record.record_key, _fields_with(word, match))]
-        if fields
-    ]
-    return holders if len(holders) < SMALL_GROUP else holders[:1]
+    for limit in (2 * SMALL_GROUP, MAX_TEXTS_READ):
+        found = _newest_matches(Query(Leaf(word, 0)), searched, limit=limit)
+        holders = [
+            SuggestionHolder(
+                match.record.connection.connection_id, match.visible.stream.name, key, fields
+            )
+            for match in found
+            for key, fields in [(match.record.record_key, _fields_with(word, match))]
+            if fields
+        ]
+        if len(holders) >= SMALL_GROUP:
+            return holders[:1]
+        if len(found) < limit:
+            break
+    return holders
 
 
 def _fields_with(word: str, match: Match) -> frozenset[str]:
     return frozenset(name for name, text in visible_texts(match) if word in text.lower())
 
 
-def _newest_matches(query: Query, searched: Sequence[VisibleRecords]) -> Sequence[Match]:
+def _newest_matches(
+    query: Query, searched: Sequence[VisibleRecords], *, limit: int = MAX_TEXTS_READ
+) -> Sequence[Match]:
     """Return the newest visible records that match."""
     plans = plan_queries(query, searched, scored=False)
-    return Matches(plans, counted_to=MAX_COUNTED, newest=True).page(limit=MAX_TEXTS_READ)
+    return Matches(plans, counted_to=MAX_COUNTED, newest=True).page(limit=limit)
