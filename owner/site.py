@@ -112,6 +112,12 @@ class OwnerAdmin(ModelAdmin[Row]):
         shown = {"title": self.list_title, "about": self.about}
         return super().changelist_view(request, {**shown, **(extra_context or {})})
 
+    @override
+    def get_action_choices(
+        self, request: HttpRequest, default_choices: Any = (("", "Choose an action"),)
+    ) -> list[tuple[str, str]]:
+        return super().get_action_choices(request, list(default_choices))
+
     def get_or_404(self, request: HttpRequest, object_id: str) -> Row:
         """Return the row that the address of a page names."""
         row = self.get_object(request, unquote(object_id))

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from mimetypes import MimeTypes
 
 from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
@@ -32,6 +33,15 @@ DATE_CHARS = 10
 MAX_SIZE = 10**15
 """Larger numbers are shown as they are, without the words of their unit."""
 SECONDS_BY_UNIT: Mapping[str, int] = {"seconds": 1, "minutes": 60}
+MEDIA_TYPES = MimeTypes()
+"""The types that Python knows, whatever the machine adds."""
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+OFFICE_SUFFIXES: Mapping[str, str] = {
+    f"{_OFFICE}presentationml.presentation": "PPTX",
+    f"{_OFFICE}spreadsheetml.sheet": "XLSX",
+    f"{_OFFICE}wordprocessingml.document": "DOCX",
+    "text/calendar": "ICS",
+}
 # Joiners are ordinary parts of several scripts and of emoji.
 _JOINERS = frozenset("\u200c\u200d")
 _LAYOUT = frozenset("\n\t")
@@ -106,6 +116,14 @@ def number_text(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
 
 
+def file_type_text(media_type: str) -> str:
+    """Return ``PDF`` for application/pdf, by the usual file name; other types as they are."""
+    if media_type == "application/octet-stream":
+        return "file"
+    suffix = MEDIA_TYPES.guess_extension(media_type) or OFFICE_SUFFIXES.get(media_type, "")
+    return suffix.removeprefix(".").upper() or media_type
+
+
 def duration_text(seconds: float) -> str:
     """Return ``1 h 5 min``, ``32 min`` or ``45 s``."""
     if seconds < 60:
@@ -156,6 +174,9 @@ def record_values(
     values = []
     for name in names:
         label = field_label(fields[name]) if name in fields else humanize(name)
+        target = name.removesuffix("_id")
+        if label == humanize(name) and target not in fields:
+            label = humanize(target)
         value = record.data[name]
         value = value_text(fields.get(name), value) if in_words else value
         text, left_out = escape_invisible(value), 0

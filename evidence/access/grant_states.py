@@ -12,6 +12,7 @@ import orjson
 from django.db.models import Case, Exists, F, Model, OuterRef, Q, QuerySet, TextChoices, Value, When
 
 from evidence.access.grant_terms import parse_terms
+from evidence.access.grant_text import humanize, stream_label
 from evidence.access.scope import StreamTerms
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.errors import NotFound
@@ -208,7 +209,7 @@ def stream_labels(grant: Grant) -> tuple[str, ...]:
     names = (stream["name"] for stream in grant.streams)
     declared_streams = document.streams
     return tuple(
-        (declared_streams[name].label if name in declared_streams else None) or name
+        stream_label(declared_streams[name]) if name in declared_streams else humanize(name)
         for name in names
     )
 

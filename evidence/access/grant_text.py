@@ -66,16 +66,26 @@ def describe_stream(
 
 
 def stream_label(stream: StreamDeclaration) -> str:
-    return stream.label or humanize(stream.name)
+    """Return what a stream contains: ``Chat messages`` for the label “Your chat messages”.
+
+    Several people may share a connection, and its own name says whose it is.
+    """
+    words = (stream.label or humanize(stream.name)).removeprefix("Your ")
+    return words[:1].upper() + words[1:]
 
 
 def field_label(field: Field) -> str:
-    """Return the title, else the name in words, without the unit that pages show with the value."""
+    """Return the title, else the name in words: ``Read`` for ``is_read``.
+
+    Words that pages show with the value are left out, such as its unit.
+    """
     title = field.schema.get("title")
     if isinstance(title, str) and title:
         return title
-    unit = unit_of(field)
-    return humanize(field.name.removesuffix(f"_{unit}") if unit else field.name)
+    if field.role == "thread" and field.name.endswith("_id"):
+        return "Conversation"
+    name = field.name.removeprefix("is_") if field.kind == "boolean" else field.name
+    return humanize(name.removesuffix(f"_{unit_of(field)}"))
 
 
 def unit_of(field: Field) -> str:

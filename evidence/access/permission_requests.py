@@ -151,7 +151,7 @@ def _of_owner(owner_id: str) -> QuerySet[PermissionRequest]:
 
 
 def describe_request(request: PermissionRequest) -> str:
-    """Return ``Body text of Your messages in Mail``, in declared names."""
+    """Return ``Body text of Messages in Mail``, in declared names."""
     source = request.grant.source
     pk = source.current_declaration_id or request.grant.declaration_id
     stream = load_declarations([pk])[pk].declaration.streams.get(request.stream)

@@ -231,10 +231,11 @@ def _counts(
     return [MonthCount(*row) for row in found]
 
 
-def within(visible: VisibleRecords, time: TimeRange) -> VisibleRecords:
-    """Return the records of an unrestricted stream within a time range."""
+def within(visible: VisibleRecords, *times: TimeRange) -> VisibleRecords:
+    """Return the records of an unrestricted stream within time ranges that do not overlap."""
     granted = (
         GrantedStream(each.grant_id, replace(each.terms, time=time), each.connections)
         for each in visible.granted
+        for time in times
     )
     return visible.restricted_to(*granted)

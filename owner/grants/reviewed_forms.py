@@ -125,7 +125,7 @@ def verify_review(signature: str, expected: str) -> bool:
 
 
 def _brief(previews: PreviewsByForm) -> str:
-    """Return ``1,204 records of Your mail and Threads``; empty if nothing is selected."""
+    """Return ``1,204 records of Mail and Threads``; empty if nothing is selected."""
     labels = list(dict.fromkeys(preview.words.label for preview in previews.values()))
     if len(labels) > 3:
         labels = [*labels[:2], f"{len(labels) - 2} other streams"]

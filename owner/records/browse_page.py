@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
@@ -25,7 +25,14 @@ from owner.records.conversations import conversation, thread
 from owner.records.measure_charts import measure_charts
 from owner.records.month_counts import cached_month_counts
 from owner.records.owner_reads import listed_items, record_owner_read
-from owner.records.periods import Period, month_links, one_month, parse_period, today
+from owner.records.periods import (
+    Period,
+    month_links,
+    one_month,
+    parse_period,
+    today,
+    usual_period,
+)
 from owner.records.person_links import link_people
 from owner.records.places_map import format_place, parse_place, places_map
 from owner.records.record_lists import Listing, ListPage, PageContent, page_of
@@ -34,6 +41,11 @@ from owner.records.record_roles import Layout, StreamRoles
 from owner.records.record_summaries import RecordSummary, stream_url
 from owner.records.search_facets import kind_key
 from owner.site import owner
+
+OTHER_DATES = "other"
+"""The value of `until` for records before 1970 or in a future year."""
+YearLink: TypeAlias = tuple[int | str, str, bool]
+"""Label, URL and whether it is open."""
 
 
 @require_safe
@@ -88,11 +100,17 @@ def _by_day(listing: Listing) -> PageContent:
     visible = listing.visible
     if period:
         visible = within(visible, TimeRange(None, period.time_range(visible.stream).until))
-    kept = {"until": until if period else ""}
+    elif until == OTHER_DATES:
+        usual = usual_period().time_range(visible.stream)
+        visible = within(visible, TimeRange(None, usual.since), TimeRange(usual.until, None))
+    kept = {"until": until if period or until == OTHER_DATES else ""}
     page = page_of(listing, visible, kept)
     _set_threads(listing, page.shown)
-    context = {**_rows(listing, page, **kept), "years": _years(listing, "until", until)}
-    return PageContent(context, page.shown)
+    years, others = _years(listing, "until", until)
+    if others:
+        url = listing.url(until=OTHER_DATES)
+        years = [*years, ("Other dates", url, until == OTHER_DATES)]
+    return PageContent({**_rows(listing, page, **kept), "years": years}, page.shown)
 
 
 def _rows(listing: Listing, page: ListPage, **kept: str) -> dict[str, Any]:
@@ -105,13 +123,15 @@ def _rows(listing: Listing, page: ListPage, **kept: str) -> dict[str, Any]:
     }
 
 
-def _years(listing: Listing, param: str, chosen: str) -> list[tuple[int, str, bool]]:
+def _years(listing: Listing, param: str, chosen: str) -> tuple[list[YearLink], list[YearLink]]:
+    """Return links to the years with records: usual ones, then before 1970 or in the future."""
     counts = cached_month_counts([listing.visible])
-    years = {each.month.year for each in counts if each.month is not None}
-    return [
-        (year, listing.url(**{param: year}), str(year) == chosen[:4])
-        for year in sorted(years, reverse=True)
-    ]
+    usual = usual_period()
+    links: tuple[list[YearLink], list[YearLink]] = [], []
+    for year in sorted({each.month.year for each in counts if each.month}, reverse=True):
+        link = (year, listing.url(**{param: year}), str(year) == chosen[:4])
+        links[not usual.first.year <= year < usual.until.year].append(link)
+    return links
 
 
 def _set_threads(listing: Listing, shown: Sequence[RecordSummary]) -> None:
@@ -185,11 +205,12 @@ def _chosen_period(listing: Listing) -> tuple[Period, dict[str, Any]]:
     year = parse_period(text) if "-" not in text else None
     month = _chosen_month(listing) if year is None else year.first
     chosen = text if year else f"{month:%Y-%m}"
+    years, others = _years(listing, "month", text if year else "")
     context = {
         **month_links(month, url=listing.url),
         "chosen": chosen,
         "is_year": year is not None,
-        "years": _years(listing, "month", text if year else ""),
+        "years": [*years, *(link for link in others if parse_period(str(link[0])))],
     }
     return year or one_month(month), context
 

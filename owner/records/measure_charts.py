@@ -1,7 +1,7 @@
 """Charts of measured values: one for each kind, by day of a month or by month of a year."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ from owner.charts import HEIGHT, SLOT, months_between
 from owner.records.periods import Period, zone_name
 from owner.records.record_roles import StreamRoles
 from owner.records.record_summaries import unit_text
-from owner.text import one_line, pluralize
+from owner.text import duration_text, one_line, pluralize
 
 MAX_KINDS = 40
 MAX_GROUPS = 4_000
@@ -124,7 +124,12 @@ def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) ->
         for point in points
     )
     means = "" if is_sum else _mean_line(points, height)
-    facts = _facts(points, is_sum=is_sum)
+    is_duration = unit == "min"
+    facts = _facts(points, is_sum=is_sum, text=_minutes_text if is_duration else format_number)
+    low_text, high_text = format_number(low), format_number(high)
+    if is_duration:
+        low_text, high_text = f"{format_number(low / 60)} h", f"{format_number(high / 60)} h"
+        unit = ""
     label = one_line(kind.replace("_", " ").capitalize(), max_length=60) or "Values"
     described = ", ".join(f"{name} {value}" for name, value in facts)
     return MeasureChart(
@@ -133,8 +138,8 @@ def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) ->
         facts=facts,
         bars=bars,
         means=means,
-        low=format_number(low),
-        high=format_number(high),
+        low=low_text,
+        high=high_text,
         text=f"{label}: {described} {unit}",
     )
 
@@ -145,21 +150,27 @@ def _mean_line(points: Sequence[Point], height: Any) -> str:
     return "M" + "L".join(at) + "h0"
 
 
-def _facts(points: Sequence[Point], *, is_sum: bool) -> list[tuple[str, str]]:
+def _minutes_text(value: float) -> str:
+    return duration_text(60 * value)
+
+
+def _facts(
+    points: Sequence[Point], *, is_sum: bool, text: Callable[[float], str]
+) -> list[tuple[str, str]]:
     records = sum(point.records for point in points)
     total = sum(point.total for point in points)
     count = ("From", pluralize(records, "value"))
     if is_sum:
         return [
-            ("Total", format_number(total)),
-            ("Average", format_number(total / len(points))),
-            ("Highest", format_number(max(point.total for point in points))),
+            ("Total", text(total)),
+            ("Average", text(total / len(points))),
+            ("Highest", text(max(point.total for point in points))),
             count,
         ]
     return [
-        ("Average", format_number(total / records)),
-        ("Lowest", format_number(min(point.low for point in points))),
-        ("Highest", format_number(max(point.high for point in points))),
+        ("Average", text(total / records)),
+        ("Lowest", text(min(point.low for point in points))),
+        ("Highest", text(max(point.high for point in points))),
         count,
     ]
 

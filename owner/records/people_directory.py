@@ -67,10 +67,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An address, number, id or name of a person. `is_merged`: the owner merged it."""
+    """An address, number or name of a person, or an id. `is_merged`: the owner merged it."""
 
     text: str
-    is_name: bool
+    is_address: bool
     own_person: str
     is_merged: bool
     labels: Sequence[str]
@@ -98,8 +98,8 @@ class Person:
 
     @property
     def addresses(self) -> list[str]:
-        """The identities without bare names."""
-        return [each.text for each in self.identities if not each.is_name]
+        """The addresses and numbers."""
+        return [each.text for each in self.identities if each.is_address]
 
 
 class Directory:
@@ -243,12 +243,14 @@ class Directory:
         for row in rows:
             labels[row.identity].append(self._place(row).label)
         own = {row.identity: row.own_person for row in rows}
+        has_name = any(row.name or not row.identity.startswith("id:") for row in rows)
         return [
             Identity(
-                one_line(describe_identity(identity)), identity.startswith("name:"),
+                one_line(describe_identity(identity)), identity.startswith(("mail:", "tel:")),
                 own[identity], identity in merges, list(dict.fromkeys(found)),
             )
             for identity, found in labels.items()
+            if not (has_name and identity.startswith("id:") and identity not in merges)
         ]  # fmt: skip
 
     def _place(self, row: PersonCount) -> Place:

@@ -70,6 +70,11 @@ def parse_period(text: str) -> Period | None:
     return Period(first, add_months(first, 1 if match["month"] else 12))
 
 
+def usual_period() -> Period:
+    """Return the years from 1970 to this year; other dates are mostly faults of a source."""
+    return Period(date(1970, 1, 1), date(today().year + 1, 1, 1))
+
+
 def one_month(month: date) -> Period:
     """Return the month that begins with this day."""
     return Period(month, add_months(month, 1))

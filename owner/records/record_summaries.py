@@ -14,13 +14,14 @@ from django.utils import timezone
 from evidence.access.grant_text import field_label, humanize, stream_label
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.declarations.authorship import Origin, determine_origin, normalize_identity
-from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field, StreamDeclaration
+from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field
 from evidence.declarations.values import field_text, key_text
 from owner.records.record_roles import ALL_DAY_FIELDS, StreamRoles
 from owner.text import (
     DATE_CHARS,
     duration_text,
     escape_invisible,
+    file_type_text,
     number_text,
     one_line,
     parse_time,
@@ -75,7 +76,7 @@ class RecordSummary:
 
     @property
     def kind(self) -> str:
-        return short_label(self.visible.stream)
+        return stream_label(self.visible.stream)
 
     @property
     def layout(self) -> str:
@@ -236,6 +237,10 @@ class RecordSummary:
         return one_line(kind).partition(";")[0].strip().lower() if isinstance(kind, str) else ""
 
     @property
+    def file_type(self) -> str:
+        return file_type_text(self.media_type)
+
+    @property
     def size_bytes(self) -> int | None:
         size = self._blob.get("size_bytes") or self.record.data.get("size_bytes")
         return size if isinstance(size, int) else None
@@ -247,6 +252,8 @@ class RecordSummary:
 
     def words(self, field: Field, max_length: int = 120) -> str:
         """Return a field on one line as people write it; empty without a value."""
+        if field.name == "media_type" and self.media_type:
+            return self.file_type
         return one_line(value_text(field, self.record.data.get(field.name)), max_length=max_length)
 
     def line(self, name: str | None, max_length: int = 120) -> str:
@@ -270,12 +277,6 @@ def unit_text(unit: str, kind: str) -> str:
         return unit.replace("count/", "per ")
     word = humanize(kind).lower()
     return word if word.endswith("s") and " " not in word else ""
-
-
-def short_label(stream: StreamDeclaration) -> str:
-    """Return what a stream contains, in few words: ``Chat messages`` for “Your chat messages”."""
-    words = stream_label(stream).removeprefix("Your ")
-    return words[:1].upper() + words[1:]
 
 
 def record_url(connection_id: str, stream: str, key: str) -> str:

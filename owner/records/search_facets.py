@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 from django.urls import reverse
 
+from evidence.access.grant_text import stream_label
 from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
 from evidence.reading.search import MatchCounts
 from owner.charts import Chart, add_months, month_chart, months_between
 from owner.records.periods import PERIOD, parse_period
-from owner.records.record_summaries import short_label
 
 FACETS = ("source", "connection", "kind", "year")
 FACET_LABELS = {"source": "Source", "connection": "Connection", "kind": "Kind", "year": "Year"}
@@ -79,7 +79,7 @@ KEYS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
 LABELS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
     "source": lambda visible, count: visible.source.display_name,
     "connection": lambda visible, count: visible.connection_for[count.connection_id].display_name,
-    "kind": lambda visible, count: short_label(visible.stream),
+    "kind": lambda visible, count: stream_label(visible.stream),
     "year": KEYS["year"],
 }
 

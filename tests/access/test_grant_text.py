@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from evidence.access.grant_text import describe_stream, field_detail, humanize, join_words
+from evidence.access.grant_text import (
+    describe_stream,
+    field_detail,
+    field_label,
+    humanize,
+    join_words,
+)
 from evidence.access.scope import Everything, Only, StreamTerms, TimeRange
 from evidence.declarations.parser import parse_declaration
 from tests.world import ACCOUNT, MAIL
@@ -39,33 +45,31 @@ def terms(
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
-        (terms(), "Your messages: every field of all records, through “Home”."),
+        (terms(), "Messages: every field of all records, through “Home”."),
         (
             terms(fields={"subject", "id"}, connections={"cin_b", "cin_a"}),
-            "Your messages: Id and Subject of all records, through “Home” and “Work”.",
+            "Messages: Id and Subject of all records, through “Home” and “Work”.",
         ),
         (
             terms(time=TimeRange(NEW_YEAR, None)),
-            "Your messages: every field of all records received from 1 January 2025 on,"
-            " through “Home”.",
+            "Messages: every field of all records received from 1 January 2025 on, through “Home”.",
         ),
         (
             terms(time=TimeRange(None, NEW_YEAR)),
-            "Your messages: every field of all records received up to 31 December 2024,"
-            " through “Home”.",
+            "Messages: every field of all records received up to 31 December 2024, through “Home”.",
         ),
         (
             terms(time=TimeRange(NEW_YEAR, datetime(2025, 3, 1, 12, tzinfo=UTC))),
-            "Your messages: every field of all records received from 1 January 2025 to"
+            "Messages: every field of all records received from 1 January 2025 to"
             " 1 March 2025, through “Home”.",
         ),
         (
             terms(records={"m1"}, connections={"cin_gone"}),
-            "Your messages: every field of one single record, through “cin_gone”.",
+            "Messages: every field of one single record, through “cin_gone”.",
         ),
         (
             terms(records=set(), fields=set()),
-            "Your messages: nothing of no single records, through “Home”.",
+            "Messages: nothing of no single records, through “Home”.",
         ),
     ],
 )
@@ -99,6 +103,10 @@ def test_field_detail_describes_role_and_kind() -> None:
     assert field_detail(MESSAGES.fields["received_at"]) == "when it happened; date and time"
     assert field_detail(TRANSACTIONS.fields["amount"]) == "number"
     assert humanize("received_at") == "Received at"
+    assert field_label(MESSAGES.fields["is_seen"]) == "Seen"
+    thread = MESSAGES.fields["thread_id"]
+    assert field_label(thread) == "Thread id"
+    assert field_label(replace(thread, role="thread")) == "Conversation"
     assert join_words(["a", "b", "c"]) == "a, b and c"
 
 

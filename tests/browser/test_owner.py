@@ -117,7 +117,7 @@ def test_typing_a_limit_and_choosing_a_view_neither_bounce_nor_jump(
     sign_in(browser)
     wait_for(browser, "Scribe wants to read your records")
     tick(browser, "Personal mail")
-    wait_for(browser, "It will read 6 records of Your messages and Threads.")
+    wait_for(browser, "It will read 6 records of Messages and Threads.")
     tick(browser, "Share only part")
     browser.execute_script("window.stays = true; window.scrollTo(0, 300)")
     browser.execute_script(
@@ -165,12 +165,12 @@ def test_an_app_asks_for_more_and_the_owner_answers_from_the_link(
     browser.get(refused.error["ask_url"])
     sign_in(browser)
     wait_for(browser, "Bob asks to read more")
-    assert "Labels and Size of Your messages in Mail" in text(browser)
+    assert "Labels and Size of Messages in Mail" in text(browser)
     for size in (PHONE, DESKTOP):
         resize(browser, size)
         assert not overflows(browser)
     press(browser, "Allow for an hour")
-    wait_for(browser, "Bob can now read Labels and Size of Your messages in Mail for an hour.")
+    wait_for(browser, "Bob can now read Labels and Size of Messages in Mail for an hour.")
 
     assert served.get(MESSAGES, fields="subject,size_bytes,labels").status == 200
     browser.get(refused.error["ask_url"])

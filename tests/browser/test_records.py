@@ -44,7 +44,7 @@ def test_from_home_to_a_mail_and_its_day(served: World, live_server: Any, browse
     assert "Lease signed" in text(browser)
     press(browser, "Home")
     wait_for(browser, "What apps read")
-    press(browser, "Your messages")
+    press(browser, "Messages")
     wait_for(browser, "Dinner on Friday?")
 
 

@@ -99,7 +99,7 @@ def test_output_contains_setup_and_revocation_commands(world: World) -> None:
     )
     assert f"export PDPP_TOKEN={agent}" in printed
     assert f'curl -H "Authorization: Bearer {program}"' in printed
-    assert "Your transactions: every field of all records, through “Bank account”." in printed
+    assert "Transactions: every field of all records, through “Bank account”." in printed
     assert world.get(TRANSACTIONS, program).status == 200
     (ending,) = re.findall(r"manage.py grant --revoke (pkg_\w+)", printed)
     run("--revoke", ending)

@@ -74,7 +74,7 @@ def test_half_of_what_it_may_read_pauses_it_and_hidden_records_do_not_count(
     (told,) = open_alerts(watched.owner_id)
     assert told.sentence == (
         "Access of Bob to Mail was paused automatically: within 24 hours it read 20 of the 40"
-        " records of Your messages that it may see."
+        " records of Messages that it may see."
     )
 
 

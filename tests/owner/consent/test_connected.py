@@ -137,7 +137,7 @@ def test_narrowing_applies_to_the_next_request(world: World, alice: Browser) -> 
     assert not any(words.startswith("From email") for words in form.boxes)  # was never granted
     form.untick("Work mail")
     form.untick("Body text")
-    form.fill(f"{prefix(form, 'Your messages')}-since", "2026-01-12")
+    form.fill(f"{prefix(form, 'Messages')}-since", "2026-01-12")
     counted = alice.press(form, "decision", "review")
     assert "2 of 5 records" in counted.text
 

@@ -142,7 +142,7 @@ def test_narrow_page_shows_what_it_hides(world: World, alice: Browser) -> None:
 
     page = alice.press(form, "decision", "review")
 
-    assert "Compared with now Your messages: hides 2 records and the field Body text." in page.text
+    assert "Compared with now Messages: hides 2 records and the field Body text." in page.text
     before = read(world, "bob")
     alice.press(page.form, "decision", "allow")
     assert len(before - read(world, "bob")) == 2
@@ -154,13 +154,13 @@ def test_give_access_shows_a_preview(world: World, alice: Browser, *, is_known: 
     if is_known:
         form.fill("new_client", "")
         form.fill("client", world.packages["bob"].client_id)
-    form.tick("Your messages")
+    form.tick("Messages")
     form.untick("From email")
 
     page = review(alice, form)
 
     assert "5 records , 1 June 2025 to 5 March 2026" in page.text
-    assert "Your messages: the field From email" in page.text
+    assert "Messages: the field From email" in page.text
     assert "Dinner on Friday?" in page.text
-    said = "Your messages: shows 2 more records and the fields Labels, Is seen and Size."
+    said = "Messages: shows 2 more records and the fields Labels, Seen and Size."
     assert (said in page.text) is is_known

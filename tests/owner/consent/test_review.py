@@ -105,7 +105,7 @@ def test_selection_is_counted_before_approval(alice: Browser) -> None:
 def test_preview_shows_what_describes_a_record_first_and_folds_the_rest(alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Personal mail")
-    form.tick("Your messages")
+    form.tick("Messages")
     shown = again(alice, form)
 
     sample = shown.html.partition('<article class="sample">')[2].partition("</article>")[0]
@@ -127,7 +127,7 @@ def test_token_reads_exactly_what_was_shown(world: World, alice: Browser) -> Non
     form.tick("Personal mail")
     form.untick("Threads")
     form.untick("Body text")
-    form.fill(f"{prefix(form, 'Your messages')}-since", "2026-01-12")
+    form.fill(f"{prefix(form, 'Messages')}-since", "2026-01-12")
     page = again(alice, form)
     assert "2 of 5 records" in page.text
     assert "Wonderful, I will transfer" not in page.text
@@ -353,7 +353,7 @@ def test_every_box_and_field_has_a_label(alice: Browser) -> None:
 def test_a_view_ticks_its_fields(alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Personal mail")
-    messages = prefix(form, "Your messages")
+    messages = prefix(form, "Messages")
 
     page = the_form(alice.press(form, "pick", f"{messages}:envelope"))
 

@@ -96,6 +96,31 @@ def test_mail_is_a_mailbox(world: World, alice: Browser) -> None:
     assert "Dinner on Friday?" not in older.text
 
 
+def test_future_and_very_old_dates_are_one_link_after_the_years(
+    world: World, alice: Browser
+) -> None:
+    world.put(*((PERSONAL, "messages", {"id": f"d{year}", "subject": f"Dated {year}",
+                 "received_at": f"{year}-06-01T00:00:00Z"})
+                for year in ("9999", "1969", "0001")))  # fmt: skip
+
+    page = alice.open(f"/records/{PERSONAL}/messages/")
+    years = [words for words, at in page.links if "until=" in at]
+    others = alice.open(page.link("Other dates"))
+
+    assert years == ["2026", "2025", "Other dates"]
+    assert "Old lease draft" not in others.text
+    at = [others.text.index(words) for words in ("Dated 9999", "Dated 1969", "Dated 0001")]
+    assert at == sorted(at)
+    assert "Dated 1969" not in alice.open(f"/records/{PERSONAL}/messages/?until=1968").text
+
+
+def test_headings_name_the_connection_and_tabs_its_streams(world: World, alice: Browser) -> None:
+    page = alice.open(f"/records/{PERSONAL}/messages/")
+
+    assert "Your messages" not in page.text
+    assert "Home Personal mail Messages" in page.text
+
+
 def test_a_mailbox_has_pages_without_gaps(world: World, alice: Browser) -> None:
     world.put(*((WORK, "messages", {"id": f"x{n:03}", "subject": "same",
                  "received_at": "2026-04-01T00:00:00Z"}) for n in range(120)))  # fmt: skip
@@ -293,6 +318,8 @@ def test_units_are_words(tracker: str, world: World, alice: Browser) -> None:
 
     for words in ("Steps 12,469 steps", "Pulse 61 per min", "Sleep 7 h 45 min"):
         assert words in page.text, words
+    assert "Sleep 7.75 h" in page.text, "the axis of the chart"
+    assert "Average 7 h 45 min" in page.text
     assert "Steps 12,469 steps" in alice.open("/day/2026-06-04").text
 
 

@@ -22,7 +22,7 @@ def test_a_client_is_made_by_its_name_alone(world: World, alice: Browser) -> Non
 def test_a_client_is_renamed_and_keeps_what_it_may_read(world: World, alice: Browser) -> None:
     bob = world.packages["bob"].client
     page = alice.open(at("client", bob.pk, "change"))
-    assert "Mail Personal mail, Work mail Your messages" in page.text
+    assert "Mail Personal mail, Work mail Messages" in page.text
     form = page.form
     form.fill("display_name", "Bob: agent")
 

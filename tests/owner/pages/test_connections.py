@@ -17,7 +17,7 @@ def the_form(browser: Browser) -> Form:
 def test_the_page_counts_the_records_of_each_stream(world: World, alice: Browser) -> None:
     page = alice.open(at("connection", PERSONAL, "change"))
 
-    assert "Your messages Sender, subject, date and text. 5 records" in page.text
+    assert "Messages Sender, subject, date and text. 5 records" in page.text
     assert "Threads Conversations. 1 record" in page.text
     listed = [at for words, at in page.links if words == "View"]
     assert "Lease signed" in alice.open(listed[0]).text

@@ -38,7 +38,7 @@ def test_it_shows_each_connection_with_its_records_and_dates(world: World, home:
     assert 'aria-label="Records by month in Bank account: 3 records, from 13 January 2026' in (
         page.html
     )
-    assert page.link("Your transactions") == f"/records/{BANK}/transactions/"
+    assert page.link("Transactions") == f"/records/{BANK}/transactions/"
 
 
 def test_it_counts_again_after_an_import_and_an_erasure(world: World, home: Browser) -> None:

@@ -36,11 +36,11 @@ def only_rest(form: Form) -> Form:
 
 def test_the_token_reads_what_was_ticked_and_nothing_else(world: World, alice: Browser) -> None:
     form = only_rest(what(alice, "Personal mail"))
-    form.tick("Your messages")
-    for words in ("From email", "Labels", "Is seen", "Size", "Thread id"):
+    form.tick("Messages")
+    for words in ("From email", "Labels", "Seen", "Size", "Thread id"):
         form.untick(words)
-    form.fill(of(form, "Your messages", "since"), "2026-01-12")
-    form.fill(of(form, "Your messages", "until"), "2026-03-05")
+    form.fill(of(form, "Messages", "since"), "2026-01-12")
+    form.fill(of(form, "Messages", "until"), "2026-03-05")
 
     (token,) = bearers(give(alice, form))
     listed = world.get("/v1/streams/messages/records", token)
@@ -56,7 +56,7 @@ def test_the_token_reads_what_was_ticked_and_nothing_else(world: World, alice: B
 
 def test_each_kind_of_program_gets_a_token_of_its_own(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     form.tick("my own app")
 
     page = give(alice, form)
@@ -73,7 +73,7 @@ def test_each_kind_of_program_gets_a_token_of_its_own(world: World, alice: Brows
 
 def test_the_token_is_shown_once_and_kept_by_nobody(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
 
     page = give(alice, form)
     (token,) = bearers(page)
@@ -97,8 +97,8 @@ def test_several_sources_make_one_package_with_a_grant_for_each(
     world: World, alice: Browser
 ) -> None:
     form = only_rest(what(alice, "Personal mail", "Work mail", "Bank account"))
-    form.tick("Your messages")
-    form.tick("Your transactions")
+    form.tick("Messages")
+    form.tick("Transactions")
 
     (token,) = bearers(give(alice, form))
 
@@ -110,8 +110,8 @@ def test_several_sources_make_one_package_with_a_grant_for_each(
 
 def test_single_records_are_named_by_their_keys(world: World, alice: Browser) -> None:
     form = only_rest(what(alice, "Personal mail"))
-    form.tick("Your messages")
-    form.fill(of(form, "Your messages", "record_keys"), " m1 \r\nm4\r\n\r\nm1")
+    form.tick("Messages")
+    form.fill(of(form, "Messages", "record_keys"), " m1 \r\nm4\r\n\r\nm1")
 
     (token,) = bearers(give(alice, form))
 
@@ -120,7 +120,7 @@ def test_single_records_are_named_by_their_keys(world: World, alice: Browser) ->
 
 def test_a_client_is_made_with_its_first_grant_and_not_before(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account", client="Budget script")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     reviewed = review(alice, form)
     assert not Client.unscoped.filter(display_name="Budget script").exists()
 
@@ -133,7 +133,7 @@ def test_a_known_client_is_chosen_from_the_list(world: World, alice: Browser) ->
     bob = world.packages["bob"].client
     form = what(alice, "Bank account", client="")
     form.fill("client", bob.pk)
-    form.tick("Your transactions")
+    form.tick("Transactions")
 
     give(alice, form)
 
@@ -143,7 +143,7 @@ def test_a_known_client_is_chosen_from_the_list(world: World, alice: Browser) ->
 
 def test_the_key_of_a_record_is_always_given_and_says_so(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     page = review(alice, form)
     fixed = [
         given
@@ -161,13 +161,13 @@ def test_the_key_of_a_record_is_always_given_and_says_so(world: World, alice: Br
 
 def test_a_view_ticks_its_fields_and_no_others(world: World, alice: Browser) -> None:
     form = what(alice, "Personal mail")
-    prefix = of(form, "Your messages", "").removesuffix("-")
+    prefix = of(form, "Messages", "").removesuffix("-")
     form.fill("purpose", "Find the lease")
 
     page = alice.press(form, "pick", f"{prefix}:envelope")
 
     assert sorted(page.form.values(f"{prefix}-chosen")) == ["received_at", "subject"]
-    assert page.form.is_ticked("Your messages")
+    assert page.form.is_ticked("Messages")
     assert page.form.values("purpose") == ["Find the lease"]
     everything = alice.press(page.form, "pick", f"{prefix}:")
     assert len(everything.form.values(f"{prefix}-chosen")) == 9
@@ -175,27 +175,27 @@ def test_a_view_ticks_its_fields_and_no_others(world: World, alice: Browser) -> 
 
 def test_what_is_about_to_be_given_is_read_over_in_words(world: World, alice: Browser) -> None:
     form = what(alice, "Personal mail", "Work mail")
-    form.tick("Your messages")
+    form.tick("Messages")
     form.tick("Threads")
-    for words in ("From email", "Labels", "Is seen", "Size", "Thread id", "Body text"):
+    for words in ("From email", "Labels", "Seen", "Size", "Thread id", "Body text"):
         form.untick(words)
-    form.fill(of(form, "Your messages", "since"), "2025-01-01")
+    form.fill(of(form, "Messages", "since"), "2025-01-01")
 
     reviewed = review(alice, form)
 
     assert (
-        "Your messages: Id, Subject, From name and Received at of all records received from"
+        "Messages: Id, Subject, From name and Received at of all records received from"
         " 1 January 2025 on, through “Personal mail” and “Work mail”." in reviewed.text
     )
     assert "Threads: every field of all records, through “Personal mail” and" in reviewed.text
-    assert "records of Your messages and Threads" in reviewed.text
-    assert reviewed.form.values(of(form, "Your messages", "since")) == ["2025-01-01"]
+    assert "records of Messages and Threads" in reviewed.text
+    assert reviewed.form.values(of(form, "Messages", "since")) == ["2025-01-01"]
     assert not reviewed.form.is_ticked("Body text")
 
 
 def test_pressing_the_last_button_twice_gives_access_once(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     reviewed = review(alice, form)
 
     allow(alice, reviewed.form)
@@ -210,7 +210,7 @@ def test_pressing_the_last_button_twice_gives_access_once(world: World, alice: B
 def test_two_submits_at_the_same_moment_give_access_once(committed: World) -> None:
     alice = Browser().sign_in(User.objects.create_superuser("alice"))
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     reviewed = review(alice, form)
     tab = Browser()
     tab.http.cookies = alice.http.cookies
@@ -230,7 +230,7 @@ def test_two_submits_at_the_same_moment_give_access_once(committed: World) -> No
 
 def test_an_answer_to_another_summary_gives_no_access(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     before = counts()
 
     for mark in ("", "x" * 3_000):
@@ -247,7 +247,7 @@ def test_access_ends_after_ninety_days_unless_said_otherwise(
     world: World, alice: Browser, choice: str | None, days: int | None
 ) -> None:
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     form.fill("purpose", "Taxes")
     if choice is not None:
         form.fill("terms-expires", choice)
@@ -279,7 +279,7 @@ def test_the_name_of_the_app_is_checked(
     before = counts()
 
     form = what(alice, *connections, client=client)
-    form.tick("Your transactions")
+    form.tick("Transactions")
     page = give(alice, form)
 
     assert page.status == 422
@@ -304,13 +304,13 @@ def test_the_page_marks_what_is_wrong(
     world: World, alice: Browser, ending: str, value: str, complaint: str
 ) -> None:
     form = what(alice, "Personal mail")
-    form.tick("Your messages")
-    form.fill(of(form, "Your messages", "since"), "2026-01-01")
+    form.tick("Messages")
+    form.fill(of(form, "Messages", "since"), "2026-01-01")
     assert review(alice, form).errors == []
     before = counts()
 
     is_of_stream = ending.startswith("-")
-    form.fill(of(form, "Your messages", ending[1:]) if is_of_stream else ending, value)
+    form.fill(of(form, "Messages", ending[1:]) if is_of_stream else ending, value)
     page = allow(alice, form)
 
     assert page.status == 422
@@ -323,7 +323,7 @@ def test_a_stream_without_fields_and_a_source_without_streams_are_refused(
 ) -> None:
     form = what(alice, "Bank account")
     nothing = review(alice, form)
-    form.tick("Your transactions")
+    form.tick("Transactions")
     for words in ("Date", "Amount", "Currency", "Name", "Memo"):
         form.untick(words)
     without_fields = review(alice, form)
@@ -334,7 +334,7 @@ def test_a_stream_without_fields_and_a_source_without_streams_are_refused(
 
 def test_a_token_for_nobody_is_not_made(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     form.untick("an AI agent")
 
     page = review(alice, form)
@@ -346,16 +346,16 @@ def test_a_stream_without_time_offers_no_dates(world: World, alice: Browser) -> 
     form = what(alice, "Personal mail")
 
     # Messages have a time, conversations have none; both can be given record by record.
-    for stream, has_time in (("Your messages", True), ("Threads", False)):
+    for stream, has_time in (("Messages", True), ("Threads", False)):
         assert bool(form.values(of(form, stream, "since"))) is has_time
         assert form.values(of(form, stream, "record_keys")) == [""]
 
 
 def test_no_form_gives_more_than_the_source_declares(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     before = counts()
-    form.answers.append((of(form, "Your transactions", "chosen"), "secret_field"))
+    form.answers.append((of(form, "Transactions", "chosen"), "secret_field"))
 
     page = review(alice, form)
     forged = allow(alice, form)
@@ -367,7 +367,7 @@ def test_no_form_gives_more_than_the_source_declares(world: World, alice: Browse
 
 def test_the_last_button_alone_is_not_enough(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     before = counts()
 
     page = allow(alice, form)
@@ -383,7 +383,7 @@ def test_a_connection_that_is_not_there_or_has_ended_cannot_be_given(
     from evidence.models.connections import Connection
 
     form = what(alice, "Personal mail")
-    form.tick("Your messages")
+    form.tick("Messages")
     [name] = {name for name, value in form.answers if value == PERSONAL}
     form.answers = [(name, connection_id) if each[1] == PERSONAL else each for each in form.answers]
     Connection.unscoped.filter(pk=BANK).update(status="revoked")
@@ -405,8 +405,8 @@ def test_a_connection_that_ends_meanwhile_is_refused_at_the_last_button(
     from evidence.models.connections import Connection
 
     form = what(alice, "Personal mail", "Bank account")
-    form.tick("Your transactions")
-    form.tick("Your messages")
+    form.tick("Transactions")
+    form.tick("Messages")
     reviewed = review(alice, form)
     before = counts()
     Connection.unscoped.filter(pk=PERSONAL).update(status="revoked")
@@ -429,7 +429,7 @@ def test_without_any_connection_the_page_leads_to_the_import(
 
 def test_a_known_client_and_a_new_name_are_one_too_many(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     form.fill("client", world.packages["bob"].client_id)
 
     page = give(alice, form)
@@ -442,12 +442,12 @@ def test_a_view_that_is_not_there_ticks_nothing_else(
     world: World, alice: Browser, pick: str
 ) -> None:
     form = what(alice, "Personal mail")
-    prefix = of(form, "Your messages", "").removesuffix("-")
+    prefix = of(form, "Messages", "").removesuffix("-")
 
     page = alice.press(form, "pick", pick.replace("s0-0", prefix))
 
     assert page.form.values(f"{prefix}-chosen") == form.values(f"{prefix}-chosen")
-    assert not page.form.is_ticked("Your messages")
+    assert not page.form.is_ticked("Messages")
 
 
 def test_a_stream_that_is_given_as_a_whole_has_no_boxes(world: World, alice: Browser) -> None:
@@ -486,7 +486,7 @@ def test_a_refusal_at_the_last_moment_comes_back_to_the_form_and_nothing_is_writ
         raise ConnectionNotFound(message="No such connection: cin_bank.")
 
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     reviewed = review(alice, form)
     before = counts()
     monkeypatch.setattr(give_access_page, "issue", refused)
@@ -495,5 +495,5 @@ def test_a_refusal_at_the_last_moment_comes_back_to_the_form_and_nothing_is_writ
 
     assert page.status == 422
     assert "No such connection: cin_bank." in page.text
-    assert page.form.is_ticked("Your transactions")
+    assert page.form.is_ticked("Transactions")
     assert counts() == before

@@ -73,7 +73,7 @@ def test_a_limit_that_is_no_number_is_marked_and_changes_nothing(
 
 def test_access_is_given_with_limits_or_without(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
-    form.tick("Your transactions")
+    form.tick("Transactions")
     form.tick("my own app")
     form.fill("limits-max_records_day", "3")
     reviewed = review(alice, form)
@@ -84,7 +84,7 @@ def test_access_is_given_with_limits_or_without(world: World, alice: Browser) ->
 
     assert answers == [200, 429]
     without = what(alice, "Bank account", client="Codex")
-    without.tick("Your transactions")
+    without.tick("Transactions")
     assert "Your new token" in give(alice, without).text
     newest = Grant.unscoped.order_by("-issued_at")[0]
     assert list_quotas(newest.pk, now=NOW) == []

@@ -145,6 +145,20 @@ def test_a_person_is_joined_by_address_and_number(eva: World, alice: Browser) ->
     assert "Past events Handover 15 Jan 2026" in page.text
 
 
+def test_ids_of_a_source_are_hidden_beside_a_name(eva: World, alice: Browser) -> None:
+    eva.put(text("u1", "Noor", "u_136c71de", "Hello", "2026-01-12T08:00:00Z"),
+            ("cin_phone", "texts", {
+                "id": "u2", "number": "u_99", "words": "Who am I?", "chat": "c3",
+                "sent": "2026-01-12T09:00:00Z"}))  # fmt: skip
+    sum(people_index.derive_people())
+
+    listed = alice.open("/people")
+
+    assert {"Noor", "u_99"} <= set(names(listed))
+    assert "u_136c71de" not in listed.text
+    assert "u_136c71de" not in open_person(alice, "Noor").text
+
+
 def test_conversations_of_all_channels_are_in_one_order(eva: World, alice: Browser) -> None:
     page = open_person(alice, "eva@example.org")
 

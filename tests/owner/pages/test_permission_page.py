@@ -38,8 +38,8 @@ def test_page_shows_the_difference(world: World, alice: Browser) -> None:
     page = alice.open(ask(world, fields="size_bytes"))
 
     assert "Bob asks to read more" in page.text
-    assert "It could not read Size of Your messages in Mail" in page.text
-    assert "Your messages: shows the field Size." in page.text
+    assert "It could not read Size of Messages in Mail" in page.text
+    assert "Messages: shows the field Size." in page.text
     assert "5 records, 10 January 2026 to 5 March 2026" in page.text
     assert "700" in page.text, "the newest record shows the field"
     assert "Shall we meet" not in page.text, "and no other one"
@@ -58,16 +58,16 @@ def test_page_shows_a_whole_stream(world: World, alice: Browser) -> None:
 @pytest.mark.parametrize(
     ("answer", "status", "said"),
     [
-        ("once", 200, "Bob can now read Labels of Your messages in Mail once."),
-        ("hour", 200, "Bob can now read Labels of Your messages in Mail for an hour."),
-        ("always", 200, "Bob can now read Labels of Your messages in Mail."),
-        ("declined", 403, "Bob stays without Labels of Your messages in Mail."),
+        ("once", 200, "Bob can now read Labels of Messages in Mail once."),
+        ("hour", 200, "Bob can now read Labels of Messages in Mail for an hour."),
+        ("always", 200, "Bob can now read Labels of Messages in Mail."),
+        ("declined", 403, "Bob stays without Labels of Messages in Mail."),
     ],
 )
 def test_owner_answers(world: World, alice: Browser, answer: str, status: int, said: str) -> None:
     alice.http.defaults["HTTP_ACCEPT"] = "text/html"
     path = ask(world)
-    assert "Bob asks to read Labels of Your messages in Mail." in alice.open("/").text
+    assert "Bob asks to read Labels of Messages in Mail." in alice.open("/").text
     form = alice.open(alice.open("/").link("Decide")).form
     assert world.get(LIST, fields="labels").status == 403, "to open the page changes nothing"
 

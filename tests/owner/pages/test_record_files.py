@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from evidence.storing.blobs import put_blob
+from owner.text import file_type_text
 from tests.owner.pages.browser import Browser
 from tests.world import NOW, World
 
@@ -73,6 +74,14 @@ def test_a_mail_shows_its_pictures_and_names_all_its_files(post: str, alice: Bro
         words.replace("\xa0", " ").replace("pdf,", "pdf ,").replace("html,", "html ,")
         for words, _ in page.links
     }
+
+
+def test_types_of_files_are_words(post: str, alice: Browser) -> None:
+    page = alice.open(f"{post}/enclosures/bill")
+
+    assert "8 bytes, PDF" in page.text.replace("\xa0", " ")
+    assert "Media type PDF" in page.text
+    assert file_type_text("application/x-unknown") == "application/x-unknown"
 
 
 def test_a_picture_is_shown_on_its_page_and_opens(post: str, alice: Browser) -> None:

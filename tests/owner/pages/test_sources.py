@@ -20,6 +20,13 @@ def test_a_source_shows_its_streams_and_fields(world: World, alice: Browser) -> 
     assert page.has_link("Personal mail")
 
 
+def test_an_empty_list_says_so_once(world: World, alice: Browser) -> None:
+    page = alice.open("/admin/evidence/source/?q=zzz")
+
+    assert "Nothing matches." in page.text
+    assert "0 sources" not in page.text
+
+
 def test_a_source_has_nothing_to_send(world: World, alice: Browser) -> None:
     page = alice.open(alice.open("/admin/evidence/source/").link("Bank"))
 

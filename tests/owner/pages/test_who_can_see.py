@@ -43,7 +43,7 @@ def test_each_grant_is_named_with_the_reason(many: World, alice: Browser) -> Non
     can, cannot = split(who(alice, "m0"))
 
     assert "Dora Active It is shown" in can
-    assert "The grant says: Your messages: every field of all records" in can
+    assert "The grant says: Messages: every field of all records" in can
     assert "Bob Active It reads records of a certain time only" in cannot
     assert "Charlie Active It reads Bank only." in cannot
     assert "Erin Active It reads 1 single records only, and this is none of them." in cannot
