@@ -41,6 +41,19 @@ def _time_is_short() -> Iterator[None]:
     signal.signal(signal.SIGPROF, before)
 
 
+@pytest.fixture
+def _importers_are_loaded(_in_thread: None, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Read small exports: modules that the first export of a kind loads are not its memory."""
+    folder = tmp_path_factory.mktemp("small")
+    put(folder / "export.xml", f"<HealthData>\n{STEPS}\n</HealthData>")
+    put(folder / "result.json", telegram())
+    put(folder / "a.mbox", MAIL % 1 + b"\nbody\n")
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.writestr("a.txt", "text")
+    for path in folder.iterdir():
+        read_all(path)
+
+
 @contextmanager
 def memory_limit(max_bytes: int) -> Iterator[None]:
     tracemalloc.start()
@@ -66,6 +79,7 @@ def import_twice(path: Path) -> set[tuple[str, str]]:
     return first_receipts
 
 
+@pytest.mark.usefixtures("_importers_are_loaded")
 def test_unsupported_compression_is_skipped_without_unpacking(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
@@ -110,7 +124,8 @@ def test_archive_directory_is_read_once_by_preview_and_import(
     opened, init = [], zipfile.ZipFile.__init__
 
     def counted(self: Any, *args: Any, **more: Any) -> None:
-        opened.append(args)
+        if "a.zip" in str(args[0]):  # not a library that is loaded from an archive
+            opened.append(args)
         init(self, *args, **more)
 
     monkeypatch.setattr(zipfile.ZipFile, "__init__", counted)
@@ -216,6 +231,7 @@ def test_messages_with_invalid_charset_are_imported(tmp_path: Path) -> None:
     assert {record["body_text"][-1] for record in records("messages")} == set("012345678")
 
 
+@pytest.mark.usefixtures("_importers_are_loaded")
 def test_messages_with_malicious_headers_are_imported(tmp_path: Path) -> None:
     mails = [
         b"From: " + b"(" * 60_000,
@@ -309,6 +325,7 @@ def test_unusual_telegram_values_are_imported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "code"), [("[" * 20_000, "malformed"), ('"' + "x" * 9_000_000, "too_large")]
 )
+@pytest.mark.usefixtures("_importers_are_loaded")
 def test_endless_telegram_message_uses_bounded_memory(tmp_path: Path, text: str, code: str) -> None:
     before = '{"id":1,"date_unixtime":"1700000000","text":"before"},{"id":2,"text":'
     path = put(tmp_path / "result.json", telegram(before + text))
@@ -474,6 +491,7 @@ STEPS = '<Record type="HKQuantityTypeIdentifierStepCount" sourceName="My Watch" 
         ("<a>" * 200, "malformed"),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("_importers_are_loaded")
 def test_malicious_health_export_uses_bounded_memory(
     tmp_path: Path, more: str, code: str | None
 ) -> None:
