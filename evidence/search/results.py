@@ -113,7 +113,7 @@ class HitBuilder:
     _checks: WorkLimit = field(default_factory=lambda: WorkLimit(WORK_PER_SEARCH))
     _excerpts: WorkLimit = field(default_factory=lambda: WorkLimit(WORK_PER_SEARCH))
     _unread: list[Match] = field(default_factory=list)
-    _verifiers: dict[tuple[str, ...], Verifier] = field(default_factory=dict)
+    _verifiers: dict[frozenset[str], Verifier] = field(default_factory=dict)
 
     @property
     def exhausted(self) -> bool:
@@ -126,24 +126,29 @@ class HitBuilder:
 
     def to_hits(self, matches: Sequence[Match]) -> list[Hit]:
         """Return the hits, without the matches whose texts do not satisfy the query."""
-        unverified: dict[tuple[str, ...], list[Match]] = {}
+        by_languages: dict[frozenset[str], list[Match]] = {}
         for match in matches:
-            languages = match.record.connection.languages
-            if needs_verification(self.query, languages=languages):
-                unverified.setdefault(languages, []).append(match)
-        dropped = {id(match) for group in unverified.items() for match in self._dropped(*group)}
+            languages = frozenset(match.record.connection.languages)
+            by_languages.setdefault(languages, []).append(match)
+        dropped = {id(match) for group in by_languages.items() for match in self._dropped(*group)}
         return [
             Hit(match.visible, match.record, self.query, match.rank, work=self._excerpts)
             for match in matches
             if id(match) not in dropped
         ]
 
-    def _dropped(self, languages: tuple[str, ...], matches: Sequence[Match]) -> Iterator[Match]:
-        """Yield the matches that do not satisfy the query, and those that were not read."""
-        if languages not in self._verifiers:
-            self._verifiers[languages] = Verifier(self.query, languages=languages)
+    def _dropped(self, key: frozenset[str], matches: Sequence[Match]) -> Iterator[Match]:
+        """Yield the matches that do not satisfy the query, and those that were not read.
+
+        The order of their languages makes no difference.
+        """
+        languages = matches[0].record.connection.languages
+        if not needs_verification(self.query, languages=languages):
+            return
+        if key not in self._verifiers:
+            self._verifiers[key] = Verifier(self.query, languages=languages)
         texts = [dict(visible_texts(match)) for match in matches]
-        verified = self._verifiers[languages].verify_all(texts, work=self._checks)
+        verified = self._verifiers[key].verify_all(texts, work=self._checks)
         for match, is_verified in zip_longest(matches, verified):
             if is_verified is None:
                 self._unread.append(match)

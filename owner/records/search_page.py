@@ -84,7 +84,7 @@ def _results(filters: Filters) -> dict[str, object]:
     with transaction.atomic():
         found = search(gate, request)
         rows = [_row(hit) for hit in found.hits]
-        record_owner_read(scope, _disclosed(found), route="search")
+        record_owner_read(scope, _disclosed(found, rows), route="search")
     link_people(row.summary for row in rows)
     return {
         "found": found,
@@ -149,14 +149,14 @@ def _inert(text: str) -> SafeString:
     return escape(re.sub(r"\s+", " ", escape_invisible(text)))
 
 
-def _disclosed(found: SearchResult) -> list[DisclosedItem]:
+def _disclosed(found: SearchResult, rows: Sequence[HitRow]) -> list[DisclosedItem]:
     """Return the hits, with the fields of their rows and excerpts, and what suggestions disclose."""
     items = [
         DisclosedItem(
             *hit.key,
-            _row(hit).summary.listed_fields | {each.field for each in hit.excerpts},
+            row.summary.listed_fields | {each.field for each in hit.excerpts},
         )
-        for hit in found.hits
+        for hit, row in zip(found.hits, rows, strict=True)
     ]
     suggested = (
         DisclosedItem(each.connection_id, each.stream, each.record_key, each.fields)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
+from evidence.search.analysis import verifier
 from evidence.search.analysis.matcher import verify
 from evidence.search.analysis.query_parser import parse
 from evidence.search.analysis.query_tree import QueryError
@@ -58,18 +59,45 @@ def test_decisions_are_those_of_the_tokens(
         query = parse(q, fields=FIELDS)
     except QueryError:
         reject()
-    verifier = Verifier(query, languages=languages)
     expected = [verify(texts, query, languages=languages) for texts in candidates]
-    assert list(verifier.verify_all(candidates, work=WorkLimit())) == expected
+    decided = Verifier(query, languages=languages).verify_all(candidates, work=WorkLimit())
+    assert list(decided) == expected
+
+
+@given(queries, st.lists(records, min_size=1, max_size=4), LANGUAGES)
+def test_order_of_the_languages_makes_no_difference(
+    q: str, candidates: list[dict[str, str]], languages: tuple[str, ...]
+) -> None:
+    try:
+        query = parse(q, fields=FIELDS)
+    except QueryError:
+        reject()
+    decided, spent = [], []
+    for ordered in (languages, languages[::-1]):
+        work = WorkLimit()
+        decided.append(list(Verifier(query, languages=ordered).verify_all(candidates, work=work)))
+        spent.append(work.left)
+    assert decided[0] == decided[1]
+    assert spent[0] == spent[1]
+
+
+def test_forgotten_words_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifier, "_CACHED_LETTERS", 3)
+    candidates = [
+        {"body": text + " filler" * BLOCK_CHARS}
+        for text in ("a signed lease", "signed here: a lease", "b signed lease", "lease signed c")
+    ]
+    decided = Verifier(PHRASE, languages=("en",)).verify_all(candidates, work=WorkLimit())
+    assert list(decided) == [True, False, True, False]
 
 
 @given(st.lists(texts(), min_size=1, max_size=3), st.sampled_from([3, 700, 1_500]))
 def test_long_texts_are_decided_as_short_ones(parts: list[str], repeated: int) -> None:
     candidates = [{"body": f"{part} x " * repeated + "signed lease"[: len(part)]} for part in parts]
     assume(any(len(each["body"]) > BLOCK_CHARS // 8 for each in candidates))
-    verifier = Verifier(PHRASE, languages=("en",))
     expected = [verify(each, PHRASE, languages=("en",)) for each in candidates]
-    assert list(verifier.verify_all(candidates, work=WorkLimit())) == expected
+    decided = Verifier(PHRASE, languages=("en",)).verify_all(candidates, work=WorkLimit())
+    assert list(decided) == expected
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,8 @@ class Matches:
             return hits
         if self.count <= SORT_IN_PYTHON_MAX:
             return self._sort_in_python(limit, after)
-        if self.count > SCORE_ALL_MAX and not newest:
+        # A page of all matches has every score, so each score alone would find nothing sooner.
+        if self.count > SCORE_ALL_MAX and not newest and self.count >= limit:
             exceeds_count = self.count > self._counted_to
             return top_hits(queries, limit=limit, after=after, exceeds_count=exceeds_count)
         if self.count > SCORE_ALL_MAX:

@@ -7,8 +7,9 @@ query in it, has no letter, so `matcher.verify` decides for its record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 
 from evidence.search.analysis.chunks import POSITIONS, UNIT, is_cacheable
 from evidence.search.analysis.matcher import (
@@ -21,7 +22,6 @@ from evidence.search.analysis.matcher import (
 )
 from evidence.search.analysis.query_tree import Leaf, Pattern, Query, TermSet, compile_leaf
 from evidence.search.analysis.segmentation import NO_WORD, TermFilter
-from evidence.search.analysis.terms import cache_put
 from evidence.search.analysis.tokenizer import (
     BLOCK_CHARS,
     UNITS_PER_TEXT,
@@ -67,7 +67,7 @@ class Verifier:
             )
             for leaf, pattern in patterns.items()
         }
-        self._letters = _LetterCache(letters, languages)
+        self._encoder = _ChunkEncoder(letters, languages)
 
     def verify_all(
         self, records: Sequence[Mapping[str, str]], *, work: WorkLimit
@@ -106,8 +106,9 @@ class Verifier:
         for _, block in split_blocks(text):
             if work.exhausted:
                 break
-            parts += map(self._letters.__getitem__, block.split())
-            work.spend(len(block) // CHARS_PER_UNIT + self._letters.take_units())
+            letters, units = self._encoder.encode(block.split())
+            parts += letters
+            work.spend(len(block) // CHARS_PER_UNIT + units)
         return "".join(parts)
 
     def _verify(self, texts: Mapping[str, str], letters: str, work: WorkLimit) -> bool:
@@ -131,46 +132,57 @@ class Verifier:
         return wanted in letters if in_order else all(map(letters.__contains__, wanted))
 
 
-class _LetterCache(dict[str, str]):
-    """Maps a chunk to its letter, and counts the units of work of the chunks that are new."""
+class _ChunkEncoder:
+    """Maps chunks to letters, and counts the units of work of the chunks that are new.
+
+    The letters of other words are not stored, because a small dictionary is much faster.
+    """
 
     def __init__(self, letters: Mapping[TermSet, str], languages: tuple[str, ...]) -> None:
-        super().__init__()
         self._letter_of = letters
         accepted = merge_filters(letters)
         # A chunk without a word, such as a dash, does not separate two words of a phrase.
         self._filter = TermFilter(accepted.terms | {NO_WORD}, accepted.prefixes)
         self._terms = chunk_terms(languages)
         self._matches = match_cache(languages, accepted)
-        self._units = 0
+        self._known: set[str] = set()
+        self._letters: dict[str, str] = {}
 
-    def take_units(self) -> int:
-        """Return the units since the last call. They do not depend on the caches of the process."""
-        units, self._units = self._units, 0
-        return units
+    def encode(self, chunks: Sequence[str]) -> tuple[Iterator[str], int]:
+        """Return the letters and the units, which do not depend on the caches of the process."""
+        new = set(chunks) - self._known
+        if len(self._known) + len(new) > _CACHED_LETTERS:
+            self._known.clear()
+            self._letters.clear()
+            new = set(chunks)
+        long = {raw for raw in new if not is_cacheable(raw)}
+        new -= long
+        self._known |= new
+        units = len(new) + sum([len(raw) // 2 for raw in new])
+        for raw in [*long, *self._accepted(new)]:
+            self._letters[raw], of_chunk = self._letter(raw)
+            units += of_chunk
+        return map(self._letters.get, chunks, repeat(_OTHER_WORD)), units
 
-    def __missing__(self, raw: str) -> str:
-        if not is_cacheable(raw):
-            return self._letter(raw)
-        self._units += 1 + len(raw) // 2
-        accepted = self._filter.accepts(self._terms[raw])
-        letter = self._letter(raw) if accepted else _OTHER_WORD
-        cache_put(self, raw, letter, max_size=_CACHED_LETTERS)
-        return letter
+    def _accepted(self, chunks: Iterable[str]) -> Iterator[str]:
+        terms = self._terms
+        if self._filter.prefixes:
+            return (raw for raw in chunks if self._filter.accepts(terms[raw]))
+        excludes = self._filter.terms.isdisjoint
+        return (raw for raw in chunks if not excludes(terms[raw]))
 
-    def _letter(self, raw: str) -> str:
+    def _letter(self, raw: str) -> tuple[str, int]:
+        """Return the letter of a chunk and the units of its analysis."""
         if raw in _SEPARATORS:
-            return _SEPARATORS[raw]
+            return _SEPARATORS[raw], 0
         matches = self._matches[raw]
         if isinstance(matches, int):
-            self._units += matches // UNIT
-            return _OTHER_WORD if matches & POSITIONS else ""
-        self._units += matches.packed_counts // UNIT
+            return _OTHER_WORD if matches & POSITIONS else "", matches // UNIT
         terms = matches.tokens[0].terms
         accepting = [own for own in self._letter_of if own.accepts(terms)]
-        if matches.positions == len(matches.tokens) == len(accepting) == 1:
-            return self._letter_of[accepting[0]]
-        return _SEVERAL_WORDS
+        is_one_word = matches.positions == len(matches.tokens) == len(accepting) == 1
+        letter = self._letter_of[accepting[0]] if is_one_word else _SEVERAL_WORDS
+        return letter, matches.packed_counts // UNIT
 
 
 def _group_by_size(records: Sequence[Mapping[str, str]]) -> Iterator[list[Mapping[str, str]]]:
