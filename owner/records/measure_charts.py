@@ -128,7 +128,7 @@ def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) ->
     facts = _facts(points, is_sum=is_sum, text=_minutes_text if is_duration else format_number)
     low_text, high_text = format_number(low), format_number(high)
     if is_duration:
-        low_text, high_text = f"{format_number(low / 60)} h", f"{format_number(high / 60)} h"
+        low_text, high_text = f"{round(low / 60, 1):g} h", f"{round(high / 60, 1):g} h"
         unit = ""
     label = one_line(kind.replace("_", " ").capitalize(), max_length=60) or "Values"
     described = ", ".join(f"{name} {value}" for name, value in facts)

@@ -318,7 +318,7 @@ def test_units_are_words(tracker: str, world: World, alice: Browser) -> None:
 
     for words in ("Steps 12,469 steps", "Pulse 61 per min", "Sleep 7 h 45 min"):
         assert words in page.text, words
-    assert "Sleep 7.75 h" in page.text, "the axis of the chart"
+    assert "Sleep 7.8 h" in page.text, "the axis of the chart"
     assert "Average 7 h 45 min" in page.text
     assert "Steps 12,469 steps" in alice.open("/day/2026-06-04").text
 
