@@ -6,6 +6,7 @@
 import json
 import re
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlencode
@@ -71,6 +72,11 @@ def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:
     shot("narrow")
     for name, path in PAGES.items():
         browser.get(f"{base}{path}")
+        for _ in range(120):
+            if "still being collected" not in browser.page_source:
+                break
+            time.sleep(1)
+            browser.refresh()
         shot(name)
     browser.get(f"{base}/search?q=deposit")
     reach(browser, browser.find_element(By.CSS_SELECTOR, "main h2 a"))
