@@ -23,7 +23,7 @@ from evidence.storing.waiting_exports import answer, dismiss, find_waiting, list
 from importers.core.importer import FileSample, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
-from importers.runs import preview
+from importers.runs import report_lines
 from importers.runs.preview import ExportPreview, preview_export
 from importers.runs.store import find_run, latest_runs
 from operations import job_wakeups
@@ -42,7 +42,7 @@ LEFT_SHOWN = 20
 STATES = {
     ImportRun.Status.RUNNING: "Going on",
     ImportRun.Status.FINISHED: "Finished",
-    ImportRun.Status.STOPPED: "Stopped; it goes on where it was",
+    ImportRun.Status.STOPPED: "Stopped; it continues where it stopped",
 }
 
 
@@ -70,7 +70,7 @@ class RunLines:
 def part_lines(found: ExportPreview) -> list[PartLines]:
     lines = []
     for part in found.parts:
-        text = escape_invisible(preview.describe_part(part))
+        text = escape_invisible(report_lines.describe_part(part))
         if part.missing_option is None:
             lines.append(PartLines(text))
         else:
@@ -91,18 +91,22 @@ def table_lines(sample: FileSample) -> dict[str, Any]:
 
 def left_lines(found: ExportPreview) -> list[str]:
     return [
-        escape_invisible(f"{name}: {preview.issue_text(issue, on_page=True)}")
+        escape_invisible(f"{name}: {report_lines.issue_text(issue, on_page=True)}")
         for name, issue in found.skipped[:LEFT_SHOWN]
     ]
 
 
 def run_lines(run: ImportRun, *, with_accounts: bool = False) -> RunLines:
     percent = 100 if not run.bytes_total else min(100, run.bytes_done * 100 // run.bytes_total)
-    text = (
-        f"{STATES[ImportRun.Status(run.status)]}: {pluralize(run.created, 'new record')},"
-        f" {run.updated:,} changed, {run.unchanged:,} unchanged, {pluralize(run.files, 'file')},"
-        f" {run.left_out:,} not imported, {run.remarked:,} with a remark"
+    counts = (
+        (run.updated, "changed"),
+        (run.unchanged, "unchanged"),
+        (run.files, "file" if run.files == 1 else "files"),
+        (run.left_out, "not imported"),
+        (run.remarked, "with a remark"),
     )
+    shown = [pluralize(run.created, "new record"), *(f"{n:,} {word}" for n, word in counts if n)]
+    text = f"{STATES[ImportRun.Status(run.status)]}: {', '.join(shown)}"
     return RunLines(
         run_id=run.run_id,
         label=escape_invisible(run.label),

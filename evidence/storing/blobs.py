@@ -3,19 +3,82 @@
 import hashlib
 import re
 import secrets
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from django.db import connection, transaction
 
 from evidence.errors import InvalidRequest
-from evidence.models.digests import key_digest
-from evidence.models.records import Blob
+from evidence.models.records import Blob, BlobChunk
 from evidence.storing.locks import lock_connection
+from evidence.storing.rows import RecordId
+from evidence.storing.suppression import find_suppressed
 
 CHUNK_BYTES = 256 * 1024
 BLOB_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(?:;[ -~]{1,128})?")
+
+
+class SmallFile(NamedTuple):
+    """A file of at most CHUNK_BYTES, and its record."""
+
+    blob_id: str
+    stream: str
+    record_key: str
+    media_type: str
+    content: bytes
+
+
+def put_small_files(
+    connection_id: str, files: Sequence[SmallFile], *, now: datetime
+) -> frozenset[str]:
+    """Store files whose ids are new, in one transaction, and return the ids of those stored.
+
+    Leaves out files of erased records, and those whose id or media type is invalid.
+    """
+    with transaction.atomic():
+        lock_connection(connection_id)
+        records = {each: RecordId(connection_id, each.stream, each.record_key) for each in files}
+        erased = set(find_suppressed(records.values()))
+        kept = [
+            each
+            for each, record in records.items()
+            if record not in erased
+            and BLOB_ID.fullmatch(each.blob_id)
+            and MEDIA_TYPE.fullmatch(each.media_type)
+        ]
+        # Another import of the same records can have stored them just now.
+        Blob.unscoped.bulk_create(
+            (_small_blob(connection_id, each, now) for each in kept), ignore_conflicts=True
+        )
+        BlobChunk.unscoped.bulk_create(
+            (
+                BlobChunk(
+                    connection_id=connection_id,
+                    blob_id=each.blob_id,
+                    position=0,
+                    content=each.content,
+                )
+                for each in kept
+                if each.content
+            ),
+            ignore_conflicts=True,
+        )
+    return frozenset(each.blob_id for each in kept)
+
+
+def _small_blob(connection_id: str, file: SmallFile, now: datetime) -> Blob:
+    return Blob(
+        connection_id=connection_id,
+        blob_id=file.blob_id,
+        stream=file.stream,
+        record_key=file.record_key,
+        media_type=file.media_type,
+        size_bytes=len(file.content),
+        sha256=hashlib.sha256(file.content).digest(),
+        created_at=now,
+    )
 
 
 def put_blob(
@@ -74,16 +137,10 @@ def _validate(text: str, pattern: re.Pattern[str], param: str) -> str:
 
 def _delete_replaced(blob: Blob) -> None:
     """Delete the bytes that the blob replaces. Raises ``InvalidRequest`` if it cannot be stored."""
-    digest = key_digest(blob.record_key, connection_id=blob.connection_id, stream=blob.stream)
+    if find_suppressed([RecordId(blob.connection_id, blob.stream, blob.record_key)]):
+        raise InvalidRequest(message="The owner erased this record.", param="record_key")
     name = [blob.connection_id, blob.blob_id]
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT FROM evidence_suppression"
-            " WHERE connection_id = %s AND stream = %s AND key_digest = %s",
-            [blob.connection_id, blob.stream, digest],
-        )
-        if cursor.rowcount:
-            raise InvalidRequest(message="The owner erased this record.", param="record_key")
         cursor.execute(
             "DELETE FROM evidence_blob WHERE connection_id = %s AND blob_id = %s"
             " RETURNING stream, record_key",

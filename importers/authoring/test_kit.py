@@ -106,7 +106,8 @@ class ImporterTests:
         schemas = {stream["name"]: stream["schema"] for stream in declaration["streams"]}
         result = _read_once(self.importer_name, self.export)
         for stream, record in zip(result.streams, result.records, strict=True):
-            assert record.keys() <= schemas[stream]["properties"].keys()
+            # A file that no declaration names is for the owner alone, such as a mail's HTML.
+            assert record.keys() - {"blob_ref"} <= schemas[stream]["properties"].keys()
             jsonschema_rs.validate(schemas[stream], record)
 
     def test_no_item_is_left_out_without_a_receipt(self) -> None:
@@ -147,7 +148,7 @@ def _damage(content: bytes, rng: random.Random, number: int) -> bytes:
         return content + b"x" * MAX_DAMAGE_BYTES
     if number == 2:
         last_line = content.splitlines(keepends=True)[-1]
-        return content + last_line * min(50_000, MAX_DAMAGE_BYTES // len(last_line))
+        return content + last_line * min(20_000, MAX_DAMAGE_BYTES // len(last_line))
     return (
         content[:at] + rng.choice(_PATCHES) * rng.randint(1, 3) + content[at + rng.randint(0, 40) :]
     )

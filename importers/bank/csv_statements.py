@@ -1,25 +1,18 @@
 """Import CSV statements, each file by its own columns, dates, decimal separator and account."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
 
 from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
-from importers.bank.amounts import BALANCE_TEXT
-from importers.bank.csv_accounts import (
-    FoundAccount,
-    find_iban,
-    named_account,
-    number_above,
-    number_account,
-)
+from importers.bank.csv_accounts import FoundAccount, number_above
 from importers.bank.csv_columns import CREDITS, DEBITS, NOT_BOOKED, plain_name
 from importers.bank.csv_readings import CsvReading, ReadingBuilder, layout_name
+from importers.bank.csv_rows import CsvRow, iter_cells, iter_rows, row_account, row_currency
 from importers.bank.csv_samples import sample_table
 from importers.bank.csv_table import CsvTable, read_table
 from importers.bank.wise import unfold_wise_history
@@ -34,7 +27,6 @@ from importers.core.importer import (
     claim_by_suffix,
 )
 from importers.core.results import (
-    ContentKeys,
     ExportItem,
     ExportItems,
     Issue,
@@ -47,16 +39,6 @@ from importers.core.results import (
 )
 
 _TEXTS = ("counterparty", "counterparty_account", "kind", "category", "check_number", "memo")
-_KEY_FIELDS = (
-    "date",
-    "amount",
-    "debit",
-    "credit",
-    "currency",
-    "counterparty",
-    "memo",
-    "identifier",
-)
 _FEE_BANKS = ("Revolut", "PayPal")
 MAX_SAMPLES = 3
 _EMPTY_MARKS = " -\u2013\u2014"
@@ -111,7 +93,7 @@ def _add_doubt(
     has_pockets = reading.bank is not None and bool(reading.bank.pockets)
     if reading.account.is_certain or "account" in reading.columns or has_pockets:
         return
-    keys = [row.key for row in _rows(table, reading)]
+    keys = [row.key for row in iter_rows(table, reading)]
     doubt = doubts.setdefault(
         reading.account.key,
         {
@@ -127,86 +109,6 @@ def _add_doubt(
         if not set(keys) & set(doubt["keys"]):
             raise ChoiceNeeded(doubt["question"], evidence=doubt["evidence"], flag=doubt["flag"])
         doubt["keys"] = [*doubt["keys"], *keys]
-
-
-@dataclass(frozen=True, slots=True)
-class CsvRow:
-    """A row with its key, the keys that an earlier release gave it, and its texts by field."""
-
-    line: int
-    key: str
-    replaces: tuple[str, ...]
-    fields: dict[str, str]
-    account: FoundAccount
-    currency: str | None
-    is_complete: bool
-    is_balance: bool
-
-
-def _rows(
-    table: CsvTable, reading: CsvReading, remembered: dict[str, Any] | None = None
-) -> Iterator[CsvRow]:
-    keys, width = ContentKeys("t_"), len(table.header)
-    variants = [records.earlier_csv_columns(table.header, each) for each in ({}, remembered or {})]
-    earlier = [(columns, ContentKeys("v_")) for columns in variants]
-    edges = {line for line, _ in table.rows[:2] + table.rows[-3:]}
-    for line, cells, by_name, fields in _cells(table, reading, with_headers=True):
-        replaces = tuple({records.earlier_csv_key(k, by_name, columns) for columns, k in earlier})
-        if tuple(cells) == table.header:
-            continue
-        currency = _currency(fields, reading)
-        account = _account(by_name, fields, reading, currency)
-        key = keys.key(account.key, *(fields.get(name) for name in _KEY_FIELDS))
-        is_complete = not any(cells[width:])
-        is_balance = line in edges and any(map(BALANCE_TEXT.fullmatch, cells))
-        yield CsvRow(line, key, replaces, fields, account, currency, is_complete, is_balance)
-
-
-def _cells(
-    table: CsvTable, reading: CsvReading, *, with_headers: bool = False
-) -> Iterator[tuple[int, list[str], dict[str, str], dict[str, str]]]:
-    """Yield line, cells, cells by column name, and texts by field of each row.
-
-    Repeated headers count for keys of an earlier release only.
-    """
-    for line, cells in table.rows:
-        if tuple(cells) == table.header and not with_headers:
-            continue
-        by_name = dict(zip(table.header, cells, strict=False))
-        fields = {f: cells[i] if len(cells) > i else "" for f, i in reading.columns.items()}
-        fields["indicator"] = (
-            cells[reading.indicator]
-            if reading.indicator is not None and len(cells) > reading.indicator
-            else ""
-        )
-        yield line, cells, by_name, fields
-
-
-def _currency(fields: dict[str, str], reading: CsvReading) -> str | None:
-    written = fields.get("currency", "").strip().upper()
-    if written:
-        return amounts.currency_code(written) or written[:3]
-    text = next((fields[f] for f in ("amount", "debit", "credit") if fields.get(f)), "")
-    parsed = amounts.parse_written(text)
-    return (parsed.currency if parsed else None) or reading.currency
-
-
-def _account(
-    row: dict[str, str], fields: dict[str, str], reading: CsvReading, currency: str | None
-) -> FoundAccount:
-    """Return the account of a row: a column names it, or each currency of the bank is one."""
-    if number := fields.get("account"):
-        is_number = find_iban(number) or sum(map(str.isdigit, number)) >= 4
-        bank = reading.bank.name if reading.bank else None
-        return number_account(number, bank=bank) if is_number else named_account(number)
-    if reading.bank and reading.bank.pockets:
-        plain = {plain_name(name)[0]: cell for name, cell in row.items()}
-        parts = [
-            currency if "currency" in p or p in ("wahrung", "devise") else plain.get(p)
-            for p in reading.bank.pockets
-        ]
-        return named_account(" ".join([reading.bank.name, *filter(None, parts)]))
-    return reading.account
 
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
@@ -225,9 +127,9 @@ def _read_file(file: ExportFile, *, options: Options, earlier: set[str]) -> Expo
     table, currencies = _table(file), defaultdict[FoundAccount, set[str | None]](set)
     reading = ReadingBuilder(table, file, options).build()
     remembered = options.remembered.get("columns") or {}
-    for _, _, by_name, fields in _cells(table, reading):
-        currency = _currency(fields, reading)
-        currencies[_account(by_name, fields, reading, currency)].add(currency)
+    for _, _, by_name, fields in iter_cells(table, reading):
+        currency = row_currency(fields, reading)
+        currencies[row_account(by_name, fields, reading, currency)].add(currency)
     for account, found in currencies.items():
         record = records.account_record(
             account.key,
@@ -237,7 +139,7 @@ def _read_file(file: ExportFile, *, options: Options, earlier: set[str]) -> Expo
         )
         yield ExportItem(file.name, "", 0, partial(ParsedItem, [record]))
     size = file.size // max(1, len(table.rows))
-    for row in _rows(table, reading, remembered):
+    for row in iter_rows(table, reading, remembered):
         earlier.difference_update(row.replaces)
         parse = partial(_transactions, row, reading=reading)
         yield ExportItem(file.name, f"line {row.line:,}", size, parse)

@@ -4,7 +4,7 @@ import binascii
 import codecs
 import re
 from collections.abc import Callable, Iterator
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 from xml.parsers import expat
 
 import ijson
@@ -21,6 +21,7 @@ _ENDS = frozenset({"end_map", "end_array"})
 _INCOMPLETE = _STARTS | {"map_key"}
 
 Event = tuple[str, str, Any]
+T = TypeVar("T")
 
 
 def iter_json_events(stream: IO[bytes], *, is_item: Callable[[str], bool]) -> Iterator[Event]:
@@ -222,7 +223,7 @@ class _ElementCollector:
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
 
-    def feed(self, block: bytes, *, is_last: bool) -> None:
+    def feed(self, block: bytes, is_last: bool, /) -> None:  # noqa: FBT001 - as expat has it
         """Parse a block. Raises ``UnreadableError`` when an element or token is too large.
 
         expat keeps an incomplete token in memory and parses it again with each block.
@@ -275,18 +276,28 @@ def iter_elements(stream: IO[bytes], *, names: frozenset[str]) -> Iterator[XmlEl
     Raises ``UnreadableError`` at damage, after the elements before it.
     """
     collector = _ElementCollector(names)
+    return iter_collected(stream, collector.feed, collector.elements)
+
+
+def iter_collected(
+    stream: IO[bytes], parse: Callable[[bytes, bool], object], found: list[T]
+) -> Iterator[T]:
+    """Yield what ``parse`` adds to ``found`` from each block; its flag marks the last block.
+
+    Raises ``UnreadableError`` at damage, after what was found before it.
+    """
     block = remove_doctype(stream.read(_DOCTYPE_MAX_BYTES))
     while True:
         next_block = stream.read(READ_SIZE)
         failure: UnreadableError | None = None
         try:
-            collector.feed(block, is_last=not next_block)
+            parse(block, not next_block)
         except expat.ExpatError as error:
             failure = UnreadableError(ReceiptCode.DAMAGED, detail=str(error))
         except UnreadableError as error:
             failure = error
-        yield from collector.elements
-        collector.elements.clear()
+        yield from found
+        found.clear()
         if failure is not None:
             raise failure
         if not next_block:

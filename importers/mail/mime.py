@@ -1,4 +1,4 @@
-"""Parse a message into a tree of MIME parts (RFC 2046), and select its body and attachments.
+"""Parse a message into a tree of MIME parts (RFC 2046).
 
 No part is copied. The standard library's parser splits a message into lines and joins them again,
 which takes several times the memory and most of the time, and it does not limit nesting.
@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from urllib.parse import quote
 
-from importers.core.text import decode, html_to_text, one_line, text_prefix
+from importers.core.text import one_line
 from importers.mail.headers import HeaderFields, decode_base64, decode_encoded_words
-from importers.mail.text_formats import RICH_TYPES, join_flowed, rich_to_text
 
 MAX_DEPTH = 50
 _BOUNDARY_LINE = re.compile(
@@ -31,7 +30,7 @@ class MimePart:
     """A part whose content is ``raw[start:end]`` of the whole message.
 
     ``is_truncated``: some parts below this one were not parsed. ``outlook_text`` is the body of a
-    TNEF attachment, set when the attachment is unpacked.
+    TNEF attachment and ``outlook_html`` its HTML, set when the attachment is unpacked.
     """
 
     raw: bytes
@@ -42,6 +41,7 @@ class MimePart:
     children: list["MimePart"] = field(default_factory=list)
     is_truncated: bool = False
     outlook_text: str = ""
+    outlook_html: str = ""
     default_type: str = "text/plain"
 
     @cached_property
@@ -64,6 +64,11 @@ class MimePart:
         return self.headers.value("content-disposition", default="")
 
     @property
+    def content_id(self) -> str:
+        """The id by which the HTML of the message names this part; empty without one."""
+        return self.headers.raw("content-id").strip().removeprefix("<").removesuffix(">")
+
+    @property
     def content(self) -> bytes:
         """The content without its transfer encoding."""
         written = self.headers.raw("content-transfer-encoding").partition("(")[0]
@@ -83,12 +88,15 @@ class MimePart:
             yield from child.walk()
 
 
-def file_part(content: bytes, *, name: str, media_type: str, is_inline: bool = False) -> MimePart:
+def file_part(
+    content: bytes, *, name: str, media_type: str, is_inline: bool = False, content_id: str = ""
+) -> MimePart:
     """Return a part for an attached file that is not in MIME."""
     header = (
         f"content-type: {one_line(media_type) or 'application/octet-stream'}\n"
         f"content-disposition: {'inline' if is_inline else 'attachment'}"
         + (f"; filename*=utf-8''{quote(name, safe='')}" if name else "")
+        + (f"\ncontent-id: <{one_line(content_id)}>" if content_id else "")
     )
     return MimePart(content, HeaderFields(header.encode("utf-8", "replace")), 0, len(content), 0)
 
@@ -182,95 +190,3 @@ def _decode_uuencode(content: bytes) -> bytes:
         except binascii.Error:
             continue
     return b"".join(decoded)
-
-
-STUB_MAX_CHARS = 1_000
-NOTICE_MAX_CHARS = 500
-_NOTICE = re.compile(
-    r"\bx?html\b|browser|navigat|navegador|webbl|przegl|браузер|ブラウザ|浏览器|瀏覽器", re.I
-)
-_LINK = re.compile(r"\(?https?://\S+")
-_ALTERNATIVE = "multipart/alternative"
-_DISPLAYED_TYPES = ("text/plain", "text/html", *RICH_TYPES)
-
-
-@dataclass(slots=True)
-class Body:
-    """The text of a message, and its attachments in ``files``.
-
-    ``source`` is "plain" or "html", or None without text.
-    """
-
-    text: str = ""
-    source: str | None = None
-    files: list[MimePart] = field(default_factory=list)
-    is_truncated: bool = False
-
-
-def select_body(root: MimePart) -> Body:
-    """Return the text that a mail program would display, and all attachments."""
-    body = Body(is_truncated=any(part.is_truncated for part in root.walk()))
-    texts = _displayed_texts(root, body.files)
-    body.text = "\n\n".join(text for text, _ in texts)
-    if texts:
-        body.source = "html" if any(is_html for _, is_html in texts) else "plain"
-    return body
-
-
-def _displayed_texts(part: MimePart, files: list[MimePart]) -> list[tuple[str, bool]]:
-    """Return (text, is HTML) of the texts below a part, and append attachments to ``files``."""
-    if part.children:
-        children = [_displayed_texts(child, files) for child in part.children]
-        if part.media_type == _ALTERNATIVE:
-            return select_alternative(children)
-        return [text for texts in children for text in texts]
-    if part.media_type.startswith("multipart/") and part.is_truncated:
-        return []
-    if _is_attachment(part):
-        files.append(part)
-        return []
-    text, is_html = _text(part)
-    return [(text, is_html)] if text else []
-
-
-def select_alternative(alternatives: list[list[tuple[str, bool]]]) -> list[tuple[str, bool]]:
-    """Prefer plain text, unless it only says that the message is HTML."""
-    with_text = [texts for texts in alternatives if texts]
-    is_plain = [not any(is_html for _, is_html in texts) for texts in with_text]
-    plain = next((texts for texts, is_it in zip(with_text, is_plain, strict=True) if is_it), None)
-    html = next((texts for texts, is_it in zip(with_text, is_plain, strict=True) if not is_it), [])
-    return html if plain is None or (html and _is_stub(plain, html)) else plain
-
-
-def _is_stub(plain: list[tuple[str, bool]], html: list[tuple[str, bool]]) -> bool:
-    plain_text, html_text = (
-        _LINK.sub("", " ".join(text for text, _ in texts)).strip() for texts in (plain, html)
-    )
-    if not len(plain_text) < min(STUB_MAX_CHARS, len(html_text)):
-        return False
-    if len(plain_text) < NOTICE_MAX_CHARS and _NOTICE.search(plain_text):
-        return True
-    words = set(plain_text.lower().split())
-    common = words & set(html_text.lower().split())
-    return len(common) * 2 < len(words) or len(html_text) > len(plain_text) * 2 + 100
-
-
-def _is_attachment(part: MimePart) -> bool:
-    if part.disposition == "attachment" or part.filename:
-        return True
-    is_displayed = part.media_type in _DISPLAYED_TYPES or part.media_type.startswith("multipart/")
-    return part.depth > 0 and not is_displayed
-
-
-def _text(part: MimePart) -> tuple[str, bool]:
-    content = text_prefix(part.content)
-    text = decode(content, part.charset).replace("\r\n", "\n").strip()
-    # Some programs label HTML as plain text.
-    if part.media_type == "text/html" or text[:15].lower().startswith(("<!doctype html", "<html")):
-        return html_to_text(text), True
-    if part.media_type in RICH_TYPES:
-        return rich_to_text(text, part.media_type), False
-    if (part.headers.parameter("content-type", "format") or "").lower() == "flowed":
-        deletes_space = part.headers.parameter("content-type", "delsp") or ""
-        text = join_flowed(text, deletes_space=deletes_space.lower() == "yes")
-    return text, False

@@ -11,8 +11,9 @@ from itertools import pairwise
 from importers.core.binary_formats import decompress_rtf
 from importers.core.results import Issue, ParsedItem, ReceiptCode
 from importers.core.text import decode, html_to_text, one_line, replace_unstorable, text_prefix
+from importers.mail.bodies import Body, DisplayedText, select_alternative
 from importers.mail.headers import HeaderFields
-from importers.mail.mime import Body, MimePart, file_part, select_alternative
+from importers.mail.mime import MimePart, file_part
 from importers.mail.records import MailboxMetadata, add_message
 
 KEY_PREFIX = "o_"
@@ -36,12 +37,12 @@ FILE_NAMES, _FILE_TYPE, FILE_CONTENT, FILE_METHOD = (
     0x3701,
     0x3705,
 )
-_FILE_FLAGS, _IS_READ, _IS_DISPLAYED = 0x3714, 1, 4
+_FILE_ID, _FILE_FLAGS, _IS_READ, _IS_DISPLAYED = 0x3712, 0x3714, 1, 4
 _BY_REFERENCE = (2, 3, 4, 7)
 USED_PROPERTIES = frozenset((
     _SUBJECT, _CLASS, _TRANSPORT_HEADERS, _SENT_AT, _DELIVERED_AT, _CREATED_AT, _FLAGS, _MESSAGE_ID,
     _REPLY_TO_ID, _REFERENCES, _PLAIN, _RTF, _HTML, _MESSAGE_CODE_PAGE, _INTERNET_CODE_PAGE, *_AUTHOR,
-    *_SENDER, *_RECIPIENT, _RECIPIENT_KIND, *FILE_NAMES, _FILE_TYPE, FILE_METHOD, _FILE_FLAGS,
+    *_SENDER, *_RECIPIENT, _RECIPIENT_KIND, *FILE_NAMES, _FILE_TYPE, FILE_METHOD, _FILE_ID, _FILE_FLAGS,
 ))  # fmt: skip
 """Those that are read here, but the content of a file."""
 _UNICODE, _STRING8, _MULTIPLE = 0x1F, 0x1E, 0x1000
@@ -217,15 +218,14 @@ def _address(properties: MapiProperties, name_id: int, *address_ids: int) -> str
 
 def _body(properties: MapiProperties) -> Body:
     plain = properties.text(_PLAIN).replace("\r\n", "\n").strip()
-    html = html_to_text(_html(properties))
-    texts = [[(plain, False)] if plain else [], [(html, True)] if html else []]
-    chosen = select_alternative(texts)
+    html = _html(properties).strip()
+    texts = [DisplayedText(plain), DisplayedText(html_to_text(html), html)]
+    chosen = select_alternative([[each] for each in texts if each.text])
     if not chosen and (rtf := decompress_rtf(properties.content(_RTF))):
-        chosen = [(rtf, False)]
+        chosen = [DisplayedText(rtf)]
     if not chosen:
-        return Body()
-    (text, is_html), *_ = chosen
-    return Body(text, "html" if is_html else "plain")
+        return Body(html=html)
+    return Body(chosen[0].text, "html" if chosen[0].html else "plain", html)
 
 
 def _html(properties: MapiProperties) -> str:
@@ -258,6 +258,7 @@ def _file_parts(message: MapiMessage, item: ParsedItem, *, depth: int) -> Iterat
                 name=name,
                 media_type=file.properties.text(_FILE_TYPE),
                 is_inline=bool(file.properties.number(_FILE_FLAGS) & _IS_DISPLAYED),
+                content_id=file.properties.text(_FILE_ID),
             )
     item.issues += message.issues if depth else ()
 

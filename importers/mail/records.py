@@ -18,17 +18,19 @@ from importers.core.text import (
     text_prefix,
     truncate,
 )
+from importers.mail.bodies import Body, html_fields, select_body
 from importers.mail.headers import HeaderFields, decode_encoded_words, parse_date
-from importers.mail.mime import Body, MimePart, parse_mime, select_body
+from importers.mail.mime import MimePart, parse_mime
 
 MEDIA_TYPE = "application/ms-tnef"
 
 
 class TnefContent(NamedTuple):
-    """Files, and the text of the message where the message itself has none."""
+    """Files, and the text and HTML of the message where the message itself has none."""
 
     files: list[tuple[str, bytes]]
     body: str
+    html: str
 
 
 def is_tnef(media_type: str, filename: str | None) -> bool:
@@ -46,7 +48,9 @@ def parse_tnef(content: bytes) -> TnefContent | None:
     body = decode(text_prefix(text))
     names = (one_line(replace_unstorable(name), max_chars=255) for name in header["names"])
     files = list(zip(names, contents, strict=True))
-    return TnefContent(files, html_to_text(body) if header["body"] == "html" else body.strip())
+    if header["body"] == "html":
+        return TnefContent(files, html_to_text(body), body)
+    return TnefContent(files, body.strip(), "")
 
 
 _MESSAGE_TYPE = "message/rfc822"
@@ -110,8 +114,7 @@ def add_message(
     if body.is_truncated:
         item.add_issue(ReceiptCode.NESTED_TOO_DEEPLY)
     attached = list(_attachments(body, key=key, sent_at=sent_at, item=item))
-    outlook_texts = (part.outlook_text for part in body.files if part.outlook_text)
-    outlook_text = "" if text else next(outlook_texts, "")
+    outlook_text = "" if text else body.outlook_text
     folder_fields = _folder_fields(headers, metadata)
     unknown = tuple(name for name, value in folder_fields.items() if value in (None, []))
     item.records.append(
@@ -128,11 +131,12 @@ def add_message(
                 "original_bytes": size,
                 "body_source": "plain" if outlook_text else body.source,
                 "body_text": text or outlook_text or None,
+                **html_fields(item, body, attached, key=key),
             },
             unknown=unknown,
         )
     )
-    item.records += attached
+    item.records += (record for _, record in attached)
 
 
 def message_key(raw: bytes, root: MimePart) -> str:
@@ -235,7 +239,8 @@ def _sent_at(headers: HeaderFields, metadata: MailboxMetadata, item: ParsedItem)
 
 def _attachments(
     body: Body, *, key: str, sent_at: str | None, item: ParsedItem
-) -> Iterator[ParsedRecord]:
+) -> Iterator[tuple[str, ParsedRecord]]:
+    """Yield the content id and the record of each attachment."""
     files = ((part, *file) for part in body.files for file in _unpack(part))
     for number, (part, name, content, media_type, charset) in enumerate(files, 1):
         attachment_key = f"{key}.{number}"
@@ -249,7 +254,7 @@ def _attachments(
             text=message_text(content) if media_type == _MESSAGE_TYPE else None,
             name=name,
         )
-        yield ParsedRecord(
+        record = ParsedRecord(
             "attachments",
             {
                 "id": attachment_key,
@@ -263,6 +268,7 @@ def _attachments(
                 "blob_ref": attachment.blob_ref,
             },
         )
+        yield part.content_id, record
 
 
 def _unpack(part: MimePart) -> Iterator[tuple[str | None, bytes, str, str | None]]:
@@ -272,6 +278,7 @@ def _unpack(part: MimePart) -> Iterator[tuple[str | None, bytes, str, str | None
         tnef = parse_tnef(content)
         if tnef is not None:
             part.outlook_text = truncate(replace_unstorable(tnef.body))[0]
+            part.outlook_html = tnef.html
             for tnef_name, tnef_content in tnef.files:
                 yield tnef_name or None, tnef_content, detect_media_type(tnef_name), None
             return

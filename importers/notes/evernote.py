@@ -21,7 +21,7 @@ from importers.core.results import (
     ReceiptCode,
     UnreadableError,
 )
-from importers.core.streaming import ELEMENT_MAX_DEPTH, READ_SIZE, remove_doctype
+from importers.core.streaming import ELEMENT_MAX_DEPTH, iter_collected
 from importers.core.text import html_to_text, one_line
 from importers.notes import records
 
@@ -148,23 +148,7 @@ class _NoteCollector:
 def iter_notes(stream: IO[bytes]) -> Iterator[EnexNote]:
     """Yield the notes. Raises ``UnreadableError`` at damage, after the notes before it."""
     collector = _NoteCollector()
-    block = remove_doctype(stream.read(READ_SIZE))
-    while True:
-        next_block = stream.read(READ_SIZE)
-        failure: UnreadableError | None = None
-        try:
-            collector.parser.Parse(block, not next_block)
-        except expat.ExpatError as error:
-            failure = UnreadableError(ReceiptCode.DAMAGED, detail=str(error))
-        except UnreadableError as error:
-            failure = error
-        yield from collector.notes
-        collector.notes.clear()
-        if failure is not None:
-            raise failure
-        if not next_block:
-            return
-        block = next_block
+    return iter_collected(stream, collector.parser.Parse, collector.notes)
 
 
 _TODO = re.compile(

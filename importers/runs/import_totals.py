@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from evidence.declarations.declaration import BLOB_REFERENCE
 from importers.bank.amounts import EXPONENTS
 
 MAX_LINES = 500
@@ -151,6 +152,13 @@ def format_sum(amount: Decimal, currency: str) -> str:
     """Return a sum with the digits of its currency."""
     digits = max(EXPONENTS.get(currency, 2), -int(amount.normalize().as_tuple().exponent))
     return f"{amount:,.{digits}f} {currency or '(no currency)'}"
+
+
+@cache
+def declares_files(declaration: bytes, stream: str) -> bool:
+    """Return whether records of a stream are files. A mail is none, though its HTML is stored as one."""
+    streams = {each["name"]: each for each in orjson.loads(declaration)["streams"]}
+    return stream in streams and BLOB_REFERENCE in streams[stream]["schema"]["properties"]
 
 
 @cache

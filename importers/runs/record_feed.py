@@ -8,12 +8,18 @@ import tempfile
 import threading
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
 
+from evidence import limits
+from evidence.errors import InvalidRequest
+from evidence.storing.blobs import CHUNK_BYTES, SmallFile, put_blob, put_small_files, stored_blobs
 from evidence.storing.ndjson import NdjsonLine
 from importers.core.key_set import KeySet, key_hash
 from importers.core.receipt_texts import without_repeated
@@ -21,8 +27,6 @@ from importers.core.results import Issue, ReceiptCode, StaleRecords
 from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader
 from importers.runs.import_totals import ImportTotals, RecordSummary
 from importers.runs.store import PendingReceipt
-
-CHUNK_BYTES = 256 * 1024
 
 
 class SpooledFile(NamedTuple):
@@ -103,6 +107,43 @@ class AttachmentSpool:
 
     def close(self) -> None:
         self._file.close()
+
+
+SMALL_FILES = 32
+"""Files of at most CHUNK_BYTES that are stored together."""
+
+
+def store_files(
+    spool: AttachmentSpool, files: Iterable[SpooledFile], *, connection_id: str, now: datetime
+) -> list[SpooledFile]:
+    """Store files of stored records; return those that were new. Leaves out those of erased records."""
+    found = {file.blob_id: file for file in files if file.size <= limits.BLOB_MAX_BYTES}
+    known = stored_blobs(connection_id, found)
+    new = [file for file in found.values() if file.blob_id not in known]
+    small = iter([file for file in new if file.size <= CHUNK_BYTES])
+    stored = set[str]()
+    while group := list(islice(small, SMALL_FILES)):
+        contents = (
+            SmallFile(
+                file.blob_id, file.stream, file.key, file.media_type, b"".join(spool.chunks(file))
+            )
+            for file in group
+        )
+        stored |= put_small_files(connection_id, list(contents), now=now)
+    for file in new:
+        if file.size > CHUNK_BYTES:
+            with suppress(InvalidRequest):  # the owner erased the record during the import
+                blob = put_blob(
+                    connection_id,
+                    stream=file.stream,
+                    record_key=file.key,
+                    media_type=file.media_type,
+                    chunks=spool.chunks(file),
+                    now=now,
+                    blob_id=file.blob_id,
+                )
+                stored.add(blob.blob_id)
+    return [file for file in new if file.blob_id in stored]
 
 
 SPOOL_MAX_BYTES = 256 * 1024 * 1024

@@ -9,11 +9,9 @@ from pathlib import Path
 from django.db import DatabaseError
 from django.utils import timezone
 
-from evidence import limits
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import InvalidRequest
 from evidence.models.imports import ImportRun
-from evidence.storing.blobs import put_blob, stored_blobs
 from evidence.storing.ingest import IngestResult, ingest_lines
 from evidence.storing.receipts import Receipt
 from evidence.storing.receipts import ReceiptCode as RejectionCode
@@ -21,9 +19,15 @@ from importers.core import sandbox
 from importers.core.key_set import KeyLog, KeySet
 from importers.core.results import Issue, ReceiptCode
 from importers.runs import store
-from importers.runs.import_totals import ImportTotals, StoredLines
+from importers.runs.import_totals import ImportTotals, StoredLines, declares_files
 from importers.runs.preview import ExportPart, refresh_part
-from importers.runs.record_feed import AttachmentSpool, RecordFeed, SpooledFile, pending_receipts
+from importers.runs.record_feed import (
+    AttachmentSpool,
+    RecordFeed,
+    SpooledFile,
+    pending_receipts,
+    store_files,
+)
 from importers.runs.store import PendingReceipt
 
 OnProgress = Callable[[ImportRun], object]
@@ -206,22 +210,6 @@ class _PartImport:
 
     def _store_files(self, files: list[SpooledFile]) -> None:
         files = [file for file in files if file.line not in self.rejected_lines]
-        stored = stored_blobs(self.run.connection_id, [file.blob_id for file in files])
-        for file in files:
-            if file.blob_id not in stored and file.size <= limits.BLOB_MAX_BYTES:
-                self._store_file(file)
-
-    def _store_file(self, file: SpooledFile) -> None:
-        try:
-            put_blob(
-                self.run.connection_id,
-                stream=file.stream,
-                record_key=file.key,
-                media_type=file.media_type,
-                chunks=self.spool.chunks(file),
-                now=self.now,
-                blob_id=file.blob_id,
-            )
-        except InvalidRequest:  # the owner erased the record during the import
-            return
-        self.run.files += 1
+        stored = store_files(self.spool, files, connection_id=self.run.connection_id, now=self.now)
+        declaration = self.part.importer.declaration
+        self.run.files += sum(declares_files(declaration, file.stream) for file in stored)

@@ -3,18 +3,15 @@
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.utils import timezone
 
-from evidence import limits
 from evidence.advisory_locks import try_exclusive
-from evidence.errors import ApiException, InvalidRequest
+from evidence.errors import ApiException
 from evidence.models.source_accounts import SourceAccount
 from evidence.storing import source_accounts, stored_keys, synced_batches
-from evidence.storing.blobs import put_blob, stored_blobs
 from evidence.storing.receipts import Receipt
 from evidence.storing.receipts import ReceiptCode as RejectionCode
 from evidence.storing.reindex import IndexMaintenance
@@ -32,7 +29,8 @@ from importers.core.receipt_texts import without_repeated
 from importers.core.results import ReceiptCode
 from importers.core.source import InstalledSource, ProblemCode, SourceError
 from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
-from importers.runs.record_feed import AttachmentSpool
+from importers.runs.import_totals import declares_files
+from importers.runs.record_feed import AttachmentSpool, store_files
 from importers.sources import oauth, traffic
 from importers.sources.outcome import RunReport, finish_run, next_day
 from importers.sources.registry import find_source
@@ -144,13 +142,13 @@ class _AccountRun:
         self._started = time.monotonic()
         self.report = RunReport(self._now.isoformat())
         self.stopped_at: list[str] | None = None
-        self._series_stream = ""
+        self._series_stream, self._declaration = "", b""
         self._reported: set[ReceiptCode] = set()
 
     def run(self) -> None:
         try:
             source, access = open_account(self._account)
-            self._series_stream = source.series_stream
+            self._series_stream, self._declaration = source.series_stream, source.declaration
             rules = SyncRules(
                 source.volatile, source.container_field, source.dependents, source.twin_prefix
             )
@@ -250,19 +248,7 @@ class _AccountRun:
 
     def _store_files(self, rejected: frozenset[str]) -> None:
         files = [file for file in self._spool.take(up_to=0) if file.key not in rejected]
-        stored = stored_blobs(self._account.connection_id, [file.blob_id for file in files])
-        for file in files:
-            if file.blob_id in stored or file.size > limits.BLOB_MAX_BYTES:
-                continue
-            stored |= {file.blob_id}
-            with suppress(InvalidRequest):  # such as an invalid media type
-                put_blob(
-                    self._account.connection_id,
-                    stream=file.stream,
-                    record_key=file.key,
-                    media_type=file.media_type,
-                    chunks=self._spool.chunks(file),
-                    now=self._now,
-                    blob_id=file.blob_id,
-                )
-                self.report.files += 1
+        stored = store_files(
+            self._spool, files, connection_id=self._account.connection_id, now=self._now
+        )
+        self.report.files += sum(declares_files(self._declaration, file.stream) for file in stored)

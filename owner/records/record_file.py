@@ -1,6 +1,5 @@
 """Open the file of a record: pictures and PDF files in the browser, all others as downloads."""
 
-from django.contrib.auth.views import redirect_to_login
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -14,17 +13,16 @@ from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import ApiException, RangeNotSatisfiable
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading import blobs
-from owner.permissions import is_owner
+from owner.permissions import owner_required
 from owner.records.owner_reads import record_owner_read
 from owner.site import owner
 from owner.text import record_title
 
 
 @require_safe
+@owner_required
 def record_file(request: HttpRequest, connection_id: str, blob_id: str) -> HttpResponseBase:
     """Stream the file with the headers of the REST API, which keep browsers from running it."""
-    if not is_owner(request.user):
-        return redirect_to_login(request.get_full_path())
     gate = Gate(owner_scope(owner().pk))
     try:
         with transaction.atomic():
@@ -41,5 +39,4 @@ def record_file(request: HttpRequest, connection_id: str, blob_id: str) -> HttpR
     is_attachment = response.get("Content-Disposition", "").startswith("attachment")
     name = record_title(blob.visible, record)
     response["Content-Disposition"] = content_disposition_header(is_attachment, name) or "inline"
-    response["Cache-Control"] = "private, no-store"
     return response

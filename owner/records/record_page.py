@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-import nh3
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -24,7 +23,7 @@ from evidence.models.accounts import Client
 from evidence.reading import records as reading
 from evidence.reading.expansion import Children, load_related, parse_expand
 from evidence.storing.erasure_orders import ErasureScope
-from owner.permissions import owner_required
+from owner.permissions import CONTENT_SECURITY_POLICY, owner_required
 from owner.records import erasure_pages
 from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.person_links import link_people, people_in
@@ -36,10 +35,8 @@ from owner.text import escape_invisible, format_time, record_values, truncate
 
 MAX_FACT_CHARS = 500
 MAX_RELATED = 20
-MAX_HTML_LENGTH, MAX_TEXT_LENGTH = 30_000, 15_000
+MAX_TEXT_LENGTH = 15_000
 MAX_RAW_LENGTH = 3_000
-HTML_TAGS = nh3.ALLOWED_TAGS - {"img", "map", "area"}
-"""Images would load from elsewhere; a sanitized text has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +92,20 @@ def record_page(
         "list_url": stream_url(connection_id, stream),
         **_links(place),
     }
-    return render(request, "owner/records/record.html", context)
+    response = render(request, "owner/records/record.html", context)
+    response["Content-Security-Policy"] = f"{CONTENT_SECURITY_POLICY}; frame-src 'self'"
+    return response
 
 
 def _content(summary: RecordSummary, *, whole: bool) -> dict[str, Any]:
     text, left_out = truncate(
         summary.text, max_length=len(summary.text) if whole else MAX_TEXT_LENGTH
     )
-    html = summary.record.data.get(summary.roles.html or "")
-    html = html if isinstance(html, str) else ""
-    html_left_out = 0 if whole else max(0, len(html) - MAX_HTML_LENGTH)
     return {
         "record": summary,
         "stream_label": stream_label(summary.visible.stream),
         "text": text,
-        "left_out": html_left_out if html else left_out,
-        "html": sanitize_html(html[: len(html) - html_left_out]),
+        "left_out": left_out,
         "facts": facts(summary),
         "values": record_values(
             summary.visible, summary.record, max_length=None if whole else MAX_RAW_LENGTH
@@ -118,11 +113,6 @@ def _content(summary: RecordSummary, *, whole: bool) -> dict[str, Any]:
         "key": escape_invisible(summary.record.record_key),
         "emitted_at": format_time(summary.record.emitted_at),
     }
-
-
-def sanitize_html(html: str) -> str:
-    """Return HTML without scripts, styles, images and anything else that acts or loads."""
-    return nh3.clean(html, tags=HTML_TAGS, url_schemes={"http", "https", "mailto"})
 
 
 def facts(summary: RecordSummary) -> list[Fact]:
@@ -137,7 +127,7 @@ def facts(summary: RecordSummary) -> list[Fact]:
     if roles.layout == Layout.CALENDAR:
         shown.add(roles.end)
     return [
-        Fact(escape_invisible(field_label(field)), text)
+        Fact(escape_invisible(field_label(field, stream.fields)), text)
         for name, field in stream.fields.items()
         if name not in shown and not name.endswith("_id")
         if (text := _fact_text(summary, field))

@@ -336,7 +336,7 @@ def test_killed_run_continues_without_loss_or_duplicate(server: Radicale, user: 
     server.fill(user, "home", files)
     pk = connect(server, user)
     counts = []
-    for _ in range(3):
+    for _ in range(2):
         process = start_sync(pk)
         wait_for_progress(pk, process)
         process.send_signal(signal.SIGKILL)

@@ -175,7 +175,7 @@ def test_run_resumes_after_database_failure(
     def cut_off(self: Any, *args: Any) -> None:
         store_files(self, *args)
         with psycopg.connect(os.environ["DATABASE_URL"], dbname=db.settings_dict["NAME"]) as other:
-            other.execute("SELECT pg_terminate_backend(%s)", [db.connection.info.backend_pid])
+            other.execute("SELECT pg_terminate_backend(%s::int)", [db.connection.info.backend_pid])
 
     with monkeypatch.context() as gone:
         gone.setattr(runner._PartImport, "_store_files", cut_off)

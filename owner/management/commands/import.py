@@ -30,10 +30,16 @@ from importers.core.importer import (
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
 from importers.registry import installed_importers
-from importers.runs import preview
+from importers.runs import report_lines
 from importers.runs.background import ImportWorker
 from importers.runs.import_totals import total_lines
-from importers.runs.preview import ExportPart, ExportPreview, dry_run, preview_export
+from importers.runs.preview import (
+    ExportPart,
+    ExportPreview,
+    dry_run,
+    preview_export,
+    unknown_tables,
+)
 from importers.runs.runner import OnProgress, import_part
 from importers.runs.store import list_receipts
 
@@ -138,7 +144,7 @@ class Command(BaseCommand):
         open_questions = sum(
             part.missing_option is not None for each in surveys for part in each.parts
         )
-        is_unsure = open_questions or any(map(preview.unknown_tables, surveys))
+        is_unsure = open_questions or any(map(unknown_tables, surveys))
         if not (self._is_incomplete or is_unsure or options["dry_run"]):
             for path in paths:
                 settle(
@@ -155,7 +161,7 @@ class Command(BaseCommand):
         except UnreadableError as error:
             meaning = RECEIPT_TEXTS[error.issue.code]
             raise CommandError(f"{path}: {meaning.problem} {meaning.next_step}") from error
-        for line in preview.preview_lines(found):
+        for line in report_lines.preview_lines(found):
             self.stdout.write(line)
         for part in found.parts:
             if part.missing_option is not None:
@@ -191,7 +197,7 @@ class Command(BaseCommand):
                 self._is_incomplete = True
                 continue
             self.stdout.write(f"{part.importer.name}:")
-            for line in preview.result_lines(run):
+            for line in report_lines.result_lines(run):
                 self.stdout.write(line)
             yield run
 
@@ -208,9 +214,9 @@ class Command(BaseCommand):
         self.stdout.write(f"{part.importer.name}: nothing was written")
         for line in total_lines(tried.totals.to_json(), source=part.target.name):
             self.stdout.write(f"  {line}")
-        for said in tried.receipts[: preview.MAX_RECEIPTS_SHOWN]:
+        for said in tried.receipts[: report_lines.MAX_RECEIPTS_SHOWN]:
             where = ", ".join(filter(None, (said.file, said.location)))
-            self.stdout.write(f"    {where}: {preview.issue_text(said.issue)}")
+            self.stdout.write(f"    {where}: {report_lines.issue_text(said.issue)}")
 
 
 def _wish_values(options: dict[str, Any]) -> dict[str, str]:
@@ -252,5 +258,7 @@ def _report(path: Path | None) -> Iterator[IO[str] | None]:
 def _write_report(report: IO[str], runs: list[ImportRun]) -> None:
     for run in runs:
         report.write(f"{run.kind} of {run.label}\n")
-        report.writelines(f"{line}\n" for line in preview.result_lines(run) if line[2] != " ")
-        report.writelines(f"- {preview.receipt_line(each)}\n" for each in list_receipts(run.run_id))
+        report.writelines(f"{line}\n" for line in report_lines.result_lines(run) if line[2] != " ")
+        report.writelines(
+            f"- {report_lines.receipt_line(each)}\n" for each in list_receipts(run.run_id)
+        )

@@ -1,0 +1,104 @@
+"""The rows of a CSV statement, with the key, the account and the currency of each."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from importers.bank import amounts, records
+from importers.bank.amounts import BALANCE_TEXT
+from importers.bank.csv_accounts import FoundAccount, find_iban, named_account, number_account
+from importers.bank.csv_columns import plain_name
+from importers.bank.csv_readings import CsvReading
+from importers.bank.csv_table import CsvTable
+from importers.core.results import ContentKeys
+
+_KEY_FIELDS = (
+    "date",
+    "amount",
+    "debit",
+    "credit",
+    "currency",
+    "counterparty",
+    "memo",
+    "identifier",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvRow:
+    """A row with its key, the keys that an earlier release gave it, and its texts by field."""
+
+    line: int
+    key: str
+    replaces: tuple[str, ...]
+    fields: dict[str, str]
+    account: FoundAccount
+    currency: str | None
+    is_complete: bool
+    is_balance: bool
+
+
+def iter_rows(
+    table: CsvTable, reading: CsvReading, remembered: dict[str, Any] | None = None
+) -> Iterator[CsvRow]:
+    keys, width = ContentKeys("t_"), len(table.header)
+    variants = [records.earlier_csv_columns(table.header, each) for each in ({}, remembered or {})]
+    earlier = [(columns, ContentKeys("v_")) for columns in variants]
+    edges = {line for line, _ in table.rows[:2] + table.rows[-3:]}
+    for line, cells, by_name, fields in iter_cells(table, reading, with_headers=True):
+        replaces = tuple({records.earlier_csv_key(k, by_name, columns) for columns, k in earlier})
+        if tuple(cells) == table.header:
+            continue
+        currency = row_currency(fields, reading)
+        account = row_account(by_name, fields, reading, currency)
+        key = keys.key(account.key, *(fields.get(name) for name in _KEY_FIELDS))
+        is_complete = not any(cells[width:])
+        is_balance = line in edges and any(map(BALANCE_TEXT.fullmatch, cells))
+        yield CsvRow(line, key, replaces, fields, account, currency, is_complete, is_balance)
+
+
+def iter_cells(
+    table: CsvTable, reading: CsvReading, *, with_headers: bool = False
+) -> Iterator[tuple[int, list[str], dict[str, str], dict[str, str]]]:
+    """Yield line, cells, cells by column name, and texts by field of each row.
+
+    Repeated headers count for keys of an earlier release only.
+    """
+    for line, cells in table.rows:
+        if tuple(cells) == table.header and not with_headers:
+            continue
+        by_name = dict(zip(table.header, cells, strict=False))
+        fields = {f: cells[i] if len(cells) > i else "" for f, i in reading.columns.items()}
+        fields["indicator"] = (
+            cells[reading.indicator]
+            if reading.indicator is not None and len(cells) > reading.indicator
+            else ""
+        )
+        yield line, cells, by_name, fields
+
+
+def row_currency(fields: dict[str, str], reading: CsvReading) -> str | None:
+    written = fields.get("currency", "").strip().upper()
+    if written:
+        return amounts.currency_code(written) or written[:3]
+    text = next((fields[f] for f in ("amount", "debit", "credit") if fields.get(f)), "")
+    parsed = amounts.parse_written(text)
+    return (parsed.currency if parsed else None) or reading.currency
+
+
+def row_account(
+    row: dict[str, str], fields: dict[str, str], reading: CsvReading, currency: str | None
+) -> FoundAccount:
+    """Return the account of a row: a column names it, or each currency of the bank is one."""
+    if number := fields.get("account"):
+        is_number = find_iban(number) or sum(map(str.isdigit, number)) >= 4
+        bank = reading.bank.name if reading.bank else None
+        return number_account(number, bank=bank) if is_number else named_account(number)
+    if reading.bank and reading.bank.pockets:
+        plain = {plain_name(name)[0]: cell for name, cell in row.items()}
+        parts = [
+            currency if "currency" in p or p in ("wahrung", "devise") else plain.get(p)
+            for p in reading.bank.pockets
+        ]
+        return named_account(" ".join([reading.bank.name, *filter(None, parts)]))
+    return reading.account

@@ -1,0 +1,158 @@
+"""Show the HTML of a record, such as a mail, in a frame that runs and loads nothing.
+
+The frame is a document of its own: its policy allows the styles that mails are made of, which the
+policy of the page around it does not.
+"""
+
+import base64
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from evidence.access.gate import Gate
+from evidence.access.owner_scope import owner_scope
+from evidence.access.record_parts import VisibleBlob, fetch_one_related, read_chunks
+from evidence.access.records import RecordKey, VisibleRecord, VisibleRecords
+from evidence.declarations.declaration import BLOB_REFERENCE
+from evidence.errors import ApiException
+from evidence.ledger.entries import DisclosedItem
+from evidence.reading import blobs, records
+from evidence.reading.expansion import related_stream
+from owner.permissions import owner_required
+from owner.records.owner_reads import record_owner_read
+from owner.records.record_roles import HTML_MEDIA_TYPE, StreamRoles
+from owner.records.record_summaries import PICTURE_TYPES
+from owner.site import owner
+
+HTML_MAX_BYTES = 8_000_000
+PICTURES_MAX_BYTES = 10_000_000
+MAX_PICTURES = 50
+WORKER = Path(__file__).with_name("html_worker.py")
+WORKER_SECONDS = 30.0
+"""It has five seconds of CPU time, of a machine that may be busy."""
+FRAME_POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "img-src data:",
+        "style-src 'unsafe-inline'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'self'",
+        "sandbox allow-popups allow-popups-to-escape-sandbox",
+    ]
+)
+# As `html_worker` writes it: one line of attributes, each in double quotes.
+_PICTURE = re.compile(r'(<img [^<>]*?)src="cid:([^"<>]*)"')
+
+
+@require_safe
+@owner_required
+def record_html(request: HttpRequest, connection_id: str, stream: str) -> HttpResponse:
+    """Show the HTML of the record with the key in ``key``; 404 for whatever has none."""
+    gate = Gate(owner_scope(owner().pk))
+    key = request.GET.get("key", "")
+    try:
+        visible = gate.stream(stream, connection_id=connection_id)
+        record = records.get(visible, key)
+        source, name = _html(visible, record)
+        html = sanitize(source)
+        pictures = _Pictures(gate, visible, record, PICTURES_MAX_BYTES)
+        with transaction.atomic():
+            html = None if html is None else _PICTURE.sub(pictures.insert, html)
+            page = DisclosedItem(connection_id, stream, key, frozenset({name}))
+            record_owner_read(gate.scope, [page, *pictures.shown], route="file")
+    except ApiException as refusal:
+        raise Http404 from refusal
+    response = render(request, "owner/records/html.html", {"html": html})
+    response["Content-Security-Policy"] = FRAME_POLICY
+    response["X-Frame-Options"] = "SAMEORIGIN"
+    response["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+def sanitize(html: bytes) -> str | None:
+    """Return the HTML that ``html_worker`` allows; None if it takes too much time or memory."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", str(WORKER)],
+            input=html[:HTML_MAX_BYTES],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=WORKER_SECONDS,
+            check=True,
+        )
+    except (subprocess.SubprocessError, OSError):
+        return None
+    return done.stdout.decode()
+
+
+def _html(visible: VisibleRecords, record: VisibleRecord) -> tuple[bytes, str]:
+    """Return the HTML of a record and the field that has it. Raises Http404 without any."""
+    name = StreamRoles(visible.stream).html
+    value = record.data.get(name or "")
+    if name is not None and isinstance(value, str):
+        return value.encode("utf-8", "replace"), name
+    blob = blobs.stored_blob(visible, record, record.data)
+    if blob is None or blob.media_type != HTML_MEDIA_TYPE:
+        raise Http404
+    return _content(blob, max_bytes=HTML_MAX_BYTES), BLOB_REFERENCE
+
+
+def _content(blob: VisibleBlob, *, max_bytes: int) -> bytes:
+    return b"".join(read_chunks(blob, start=0, end=min(blob.size_bytes, max_bytes)))
+
+
+@dataclass
+class _Pictures:
+    """The pictures among the related records of a record; their keys are in its HTML."""
+
+    gate: Gate
+    visible: VisibleRecords
+    record: VisibleRecord
+    bytes_left: int
+    addresses: dict[str, str] = field(default_factory=dict)
+    shown: list[DisclosedItem] = field(default_factory=list)
+
+    def insert(self, tag: re.Match[str]) -> str:
+        """Replace ``cid:`` by the picture; without one, the text for it remains."""
+        key = unescape(tag[2])
+        if key not in self.addresses and len(self.addresses) < MAX_PICTURES:
+            self.addresses[key] = self._address(key)
+        address = self.addresses.get(key, "")
+        if not address or len(address) > self.bytes_left:
+            return tag[1]
+        self.bytes_left -= len(address)
+        return f'{tag[1]}src="{address}"'
+
+    def _address(self, key: str) -> str:
+        """Return a picture as a ``data:`` address; empty without one."""
+        connection_id = self.record.connection.connection_id
+        blob = self._find(RecordKey(connection_id, key))
+        if blob is None or blob.size_bytes > self.bytes_left:
+            return ""
+        place = (connection_id, blob.visible.stream.name, key)
+        self.shown.append(DisclosedItem(*place, frozenset({BLOB_REFERENCE})))
+        content = base64.b64encode(_content(blob, max_bytes=blob.size_bytes)).decode()
+        return f"data:{blob.media_type};base64,{content}"
+
+    def _find(self, key: RecordKey) -> VisibleBlob | None:
+        """Return the picture with this key that belongs to the record. Two queries a relation."""
+        for relation in self.visible.stream.relations.values():
+            child = related_stream(self.gate, self.visible, relation)
+            if relation.cardinality != "has_many" or child is None:
+                continue
+            found = fetch_one_related(child, [key]).get(key)
+            if found is None or found.data.get(relation.foreign_key) != self.record.record_key:
+                continue
+            blob = blobs.stored_blob(child, found, found.data)
+            if blob is not None and blob.media_type in PICTURE_TYPES:
+                return blob
+        return None

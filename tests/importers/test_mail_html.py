@@ -1,0 +1,168 @@
+"""The HTML of a mail is kept for the owner: it reaches no app, no count and no search."""
+
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection as database
+from django.utils import timezone
+
+from evidence.models.records import Blob, BlobChunk, RecordChange
+from evidence.storing.record_erasure import delete_record
+from importers.mail import bodies
+from tests.importers.imports import connection, content, latest, one, receipts, records, run
+from tests.importers.test_outlook import as_msg
+
+pytestmark = pytest.mark.django_db
+
+HTML = '<p style="color: #b00">Dear Ida, <b>the teapot</b> arrives. <img src="cid:pot@x"></p>'
+PLAIN = "Dear Ida, the teapot arrives on Thursday, and the invoice is attached."
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
+
+
+def mail(plain: str | None = PLAIN, html: str | None = HTML) -> EmailMessage:
+    message = EmailMessage()
+    message["From"], message["Message-ID"], message["Subject"] = "a@example.org", "<1@x>", "Teapot"
+    message["Date"] = "Mon, 05 Jan 2026 09:30:00 +0100"
+    if plain is not None:
+        message.set_content(plain)
+    if html is not None and plain is not None:
+        message.add_alternative(html, subtype="html")
+    elif html is not None:
+        message.set_content(html, subtype="html")
+    return message
+
+
+def with_picture(message: EmailMessage) -> EmailMessage:
+    *_, part = message.walk()
+    part.add_related(PNG, "image", "png", cid="<pot@x>", filename="pot.png")
+    return message
+
+
+def html_of(record: dict[str, Any]) -> str:
+    return content(record["blob_ref"]).decode()
+
+
+def write(path: Path, *messages: EmailMessage) -> Path:
+    start = b"From a@example.org Mon Jan  5 08:30:00 2026\n"
+    path.write_bytes(b"\n".join(start + bytes(message) for message in messages))
+    return path
+
+
+def test_html_is_kept_beside_the_plain_text(tmp_path: Path) -> None:
+    run(write(tmp_path / "a.mbox", mail()))
+
+    found = one("messages")
+    assert html_of(found).strip() == HTML
+    assert found["blob_ref"]["media_type"] == "text/html"
+    assert (found["body_source"], found["body_text"]) == ("plain", PLAIN)
+    assert found["has_attachments"] is False
+    assert latest().files == 0
+
+
+def test_a_mail_without_html_has_none(tmp_path: Path) -> None:
+    run(write(tmp_path / "a.mbox", mail(html=None)))
+
+    assert "blob_ref" not in one("messages")
+
+
+def test_pictures_in_the_text_are_named_by_their_attachment(tmp_path: Path) -> None:
+    run(write(tmp_path / "a.mbox", with_picture(mail())))
+
+    picture = one("attachments")
+    assert f'src="cid:{picture["id"]}"' in html_of(one("messages"))
+
+
+def test_picture_that_the_mail_does_not_have_keeps_its_name(tmp_path: Path) -> None:
+    run(write(tmp_path / "a.mbox", mail()))
+
+    assert 'src="cid:pot@x"' in html_of(one("messages"))
+
+
+def test_plain_parts_between_html_are_shown_as_written(tmp_path: Path) -> None:
+    message = mail(plain=None)
+    message.make_mixed()
+    signature = EmailMessage()
+    signature.set_content("<Ida>\nof the list")
+    message.attach(signature)
+    run(write(tmp_path / "a.mbox", message))
+
+    assert "&lt;Ida&gt;\nof the list" in html_of(one("messages"))
+
+
+@pytest.mark.parametrize(("charset", "declared"), [("utf-8", "latin-1"), ("cp1252", "us-ascii")])
+def test_html_of_a_wrong_charset_is_decoded(tmp_path: Path, charset: str, declared: str) -> None:
+    html = "<p>Grüße aus Köln, schöne Straße</p>".encode(charset) + b"\0"
+    head = b"Message-ID: <1@x>\nSubject: S\nContent-Type: text/html; charset=" + declared.encode()
+    (tmp_path / "a.eml").write_bytes(head + b"\n\n" + html)
+    run(tmp_path)
+
+    assert "Grüße aus Köln" in html_of(one("messages"))
+    assert "\0" not in html_of(one("messages"))
+
+
+def test_very_long_html_is_cut_with_a_receipt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(write(tmp_path / "a.mbox", mail(html="<p>" + "long text " * 1_000_000)))
+
+    assert len(html_of(one("messages"))) == bodies.HTML_MAX_CHARS
+    assert {code for code, _ in receipts()} == {"text_cut"}
+
+
+def test_outlook_keeps_html_and_its_pictures(tmp_path: Path) -> None:
+    message = as_msg(mail())
+    message.add_attachment("pot.png", PNG, mime_type="image/png", content_id="pot@x")
+    message.save(tmp_path / "a.msg")
+    run(tmp_path)
+
+    found = one("messages")
+    assert found["body_text"] == PLAIN
+    assert f'src="cid:{one("attachments")["id"]}"' in html_of(found)
+
+
+def without_html() -> None:
+    """Leave the records as an import of an earlier release stored them."""
+    with database.cursor() as cursor:
+        cursor.execute(
+            "UPDATE evidence_record SET data = data - 'blob_ref' WHERE stream = 'messages'"
+        )
+    Blob.unscoped.filter(stream="messages").delete()
+    BlobChunk.unscoped.all().delete()
+
+
+def test_a_repeated_import_adds_the_html_of_mails_stored_before(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.mbox", mail(), mail(html=None))
+    run(path)
+    without_html()
+
+    run(path)
+
+    after = records("messages")
+    assert len(after) == 2
+    assert (latest().created, latest().updated, latest().unchanged) == (0, 0, 2)
+    assert sum("blob_ref" in each for each in after) == 1
+
+
+def test_an_unchanged_mail_is_not_written_again(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.mbox", mail())
+    run(path)
+    changes = RecordChange.unscoped.count()
+
+    run(path)
+
+    assert RecordChange.unscoped.count() == changes
+    assert Blob.unscoped.count() == 1
+
+
+def test_erasing_a_mail_erases_its_html(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.mbox", mail())
+    run(path)
+    key, pk = one("messages")["id"], connection("Mail").connection_id
+
+    delete_record(pk, stream="messages", record_key=key, suppress=True, now=timezone.now())
+
+    assert not Blob.unscoped.exists()
+    run(path)
+    assert not Blob.unscoped.exists()
