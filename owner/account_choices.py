@@ -81,7 +81,8 @@ class ChoiceForm(forms.Form):
 
 
 def _container_label(each: Container) -> str:
-    return f"{each.title} ({each.items:,})" if each.items else each.title
+    title = "Inbox" if each.title.lower() == "inbox" else each.title
+    return f"{title} ({each.items:,})" if each.items else title
 
 
 def seal_draft(details: AccountDetails, found: Sequence[Container]) -> str:

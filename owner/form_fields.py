@@ -2,11 +2,22 @@
 
 import secrets
 from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from django import forms
 from django.core import signing
-from django.forms import BaseForm
+from django.db.models import Model
+from django.forms import BaseForm, ModelForm
 from django.http import HttpRequest
+
+Row = TypeVar("Row", bound=Model)
+
+
+class PlainForm(ModelForm[Row]):
+    """A form of the admin whose labels end without a colon, as on the other pages."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"label_suffix": "", **kwargs})
 
 
 def set_choices(form: BaseForm, name: str, choices: Iterable[tuple[str, str]]) -> None:

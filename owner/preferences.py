@@ -1,4 +1,4 @@
-"""Time zone and language of the owner: read for each page, found from the browser, and changed."""
+"""Time zone, language and country of the owner: read for each page, found from the browser, and changed."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -14,8 +14,9 @@ from django.utils.formats import get_format
 from django.utils.translation.trans_real import parse_accept_lang_header
 from django.views.decorators.http import require_http_methods
 
-from evidence.access.aggregates import is_time_zone
+from evidence.access.time_buckets import is_time_zone
 from evidence.models.accounts import OWNER_ID, Owner
+from owner.countries import country_names, country_of
 from owner.form_fields import LANGUAGE_NAMES, set_choices
 from owner.permissions import owner_required
 from owner.site import owner
@@ -65,7 +66,7 @@ def first_weekday(language: str) -> int:
 
 
 class PreferencesForm(forms.Form):
-    """The time zone and the language. A script proposes those of the browser."""
+    """The time zone, the language and the country. A script proposes the zone of the browser."""
 
     time_zone = forms.CharField(
         label="Time zone",
@@ -79,18 +80,26 @@ class PreferencesForm(forms.Form):
         required=False,
         help_text="For texts whose language an import cannot tell, and for the first day of weeks.",
     )
+    country = forms.ChoiceField(
+        label="Country",
+        required=False,
+        help_text="For phone numbers without a country code. Changing it collects your people again.",
+    )
 
     def __init__(
         self, data: Mapping[str, str] | None, *, current: Owner, proposed: str = ""
     ) -> None:
         language = current.language or proposed
-        initial = {"time_zone": current.time_zone, "language": language}
+        country = current.country or country_of(current.time_zone, proposed)
+        initial = {"time_zone": current.time_zone, "language": language, "country": country}
         super().__init__(data, initial=initial)
         names = {"": "Not set", **LANGUAGE_NAMES}
         if language and language not in names:
             region = language.partition("-")[2].upper()
             names[language] = f"{LANGUAGE_NAMES.get(base_language(language), language)} ({region})"
         set_choices(self, "language", names.items())
+        unset = {"": "That of your time zone"}
+        set_choices(self, "country", {**unset, **country_names()}.items())
 
     def clean_time_zone(self) -> str:
         name: str = self.cleaned_data["time_zone"] or "UTC"
@@ -99,14 +108,15 @@ class PreferencesForm(forms.Form):
         return name
 
     def save(self) -> None:
-        chosen = {name: self.cleaned_data[name] for name in ("time_zone", "language")}
+        chosen = {name: self.cleaned_data[name] for name in ("time_zone", "language", "country")}
+        chosen["country"] = chosen["country"] or country_of(chosen["time_zone"], chosen["language"])
         Owner.unscoped.filter(pk=OWNER_ID).update(**chosen)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def preferences(request: HttpRequest) -> HttpResponse:
-    """Show and change the time zone and the language."""
+    """Show and change the time zone, the language and the country."""
     form = PreferencesForm(
         request.POST or None, current=owner(), proposed=browser_language(request)
     )

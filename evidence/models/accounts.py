@@ -21,6 +21,8 @@ class Owner(models.Model):
     time_zone = models.TextField(default="UTC", db_default="UTC")
     # The language of the owner's browser, such as de-AT; empty if unknown.
     language = models.TextField(default="", db_default="")
+    # For phone numbers written without a country, such as AT; empty if unknown.
+    country = models.TextField(default="", db_default="")
     created_at = models.DateTimeField()
 
     unscoped = models.Manager["Owner"]()

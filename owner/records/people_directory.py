@@ -13,9 +13,10 @@ from evidence.access.grant_text import stream_label
 from evidence.access.records import VisibleRecords
 from evidence.ledger.entries import DisclosedItem
 from evidence.models.people import Mention, PersonCount, PersonMerge
-from owner.records.person_identities import describe_identity, normalize_phone
+from owner.records.person_identities import describe_identity, normalize_phone, with_country
 from owner.records.person_links import person_url
 from owner.records.record_roles import Layout, StreamRoles
+from owner.site import owner
 from owner.text import one_line
 
 PAGE_SIZE = 50
@@ -177,7 +178,8 @@ class Directory:
         rows = self._rows().annotate(text=Substr("identity", _PREFIX + 1))
         reachable = Q(identity__startswith="mail:") | Q(identity__startswith="tel:")
         found = Q(text__icontains=query)
-        number = (normalize_phone(query) or query).lstrip("+0")
+        typed = with_country(f"tel:{normalize_phone(query) or query}", owner().country)
+        number = typed.partition(":")[2].lstrip("+0")
         if len(number) >= MIN_DIGITS and number.isdigit():
             found |= Q(text__contains=number)
         return rows.filter(Q(name__icontains=query) | reachable & found).values_list(

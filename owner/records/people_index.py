@@ -8,15 +8,15 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import orjson
 from django.db import transaction
 from django.db.models import Exists, OuterRef
-from django.utils import timezone
 
 from evidence.declarations.authorship import normalize_identity
+from evidence.models.accounts import Owner
 from evidence.models.connections import Connection
 from evidence.models.digests import person_digest
 from evidence.models.people import Mention, PeopleProgress, PersonMerge
@@ -25,16 +25,14 @@ from evidence.storing.locks import lock_connections
 from evidence.storing.mentions import FoundMention
 from evidence.storing.targets import connection_targets
 from operations import background_jobs
+from owner.records.periods import is_plausible
 from owner.records.person_identities import owner_identities, people_of
-from owner.records.record_roles import Layout, StreamRoles
+from owner.records.record_roles import StreamRoles
 from owner.text import parse_time
 
-VERSION = 1
+VERSION = 2
 """Changes whenever the same record would have other mentions."""
 BATCH_SIZE = 500
-MIN_YEAR = 1900
-MAX_YEARS_AHEAD = 10
-CLOCK_SKEW = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +42,7 @@ class PeopleStream:
     connection: Connection
     roles: StreamRoles
     owner: frozenset[str]
+    country: str
 
     @property
     def name(self) -> str:
@@ -69,16 +68,14 @@ class PeopleStream:
             connection_id=self.connection.connection_id,
             identities=self.connection.identities,
             owner=self.owner,
+            country=self.country,
         )
         for person in found:
             yield FoundMention(key, person.identity, person.name, moment)
 
     def _is_contact(self, at: datetime) -> bool:
         """Return whether the time of a record is one of contact: of no card and no sender's mistake."""
-        now = timezone.now()
-        if self.roles.layout == Layout.CALENDAR:
-            return MIN_YEAR <= at.year <= now.year + MAX_YEARS_AHEAD
-        return not self.roles.is_contact_card and at.year >= MIN_YEAR and at < now + CLOCK_SKEW
+        return not self.roles.is_contact_card and is_plausible(self.roles.stream, at.date())
 
 
 def people() -> Iterator[int]:
@@ -149,10 +146,11 @@ def _connection_ids() -> list[str]:
 
 def _people_streams(row: Connection) -> dict[str, PeopleStream]:
     rows = Connection.unscoped.filter(owner_id=row.owner_id).values_list("identities", flat=True)
-    owner = owner_identities(identity for identities in rows for identity in identities)
+    country = Owner.unscoped.values_list("country", flat=True).get(pk=row.owner_id)
+    owner = owner_identities((each for identities in rows for each in identities), country)
     found = (StreamRoles(target.stream) for target in connection_targets(row))
     return {
-        roles.stream.name: PeopleStream(row, roles, owner)
+        roles.stream.name: PeopleStream(row, roles, owner, country)
         for roles in sorted(found, key=lambda each: each.stream.name)
         if roles.names_people
     }
@@ -161,7 +159,13 @@ def _people_streams(row: Connection) -> dict[str, PeopleStream]:
 def _basis(streams: Mapping[str, PeopleStream]) -> str:
     """Return a digest of all that mentions depend on besides the records."""
     parts = [
-        [each.name, each.fields, each.connection.identities, sorted(each.owner)]
+        [
+            each.name,
+            each.fields,
+            each.connection.identities,
+            sorted(each.owner),
+            *filter(None, [each.country]),
+        ]
         for each in streams.values()
     ]
     return hashlib.sha256(orjson.dumps([VERSION, parts])).hexdigest()

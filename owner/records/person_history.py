@@ -14,7 +14,8 @@ from evidence.access.records import RecordKey
 from evidence.access.scope import TimeRange
 from evidence.models.people import Mention
 from owner.records.people_directory import Directory, Person, Place
-from owner.records.person_identities import author_of
+from owner.records.person_identities import author_of, with_country
+from owner.records.person_links import country_for
 from owner.records.record_summaries import RecordSummary, summarize
 
 PAGE_SIZE = 40
@@ -165,7 +166,9 @@ def _replies(
             ),
         )
         others = [each for each in messages if not each.is_by_owner]
-        if all(_identity(each) in identities for each in others):
+        authors = [_identity(each) for each in others]
+        country = country_for(filter(None, authors))
+        if all(each and with_country(each, country) in identities for each in authors):
             found += [each for each in messages if each.is_by_owner]
     return found
 

@@ -6,8 +6,11 @@ or ``name:`` with a name of one connection. Only addresses and numbers join conn
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import phonenumbers
+from phonenumbers import PhoneNumberFormat, PhoneNumberType
 
 from evidence.declarations.authorship import Origin, determine_origin, normalize_identity
 from owner.records.record_roles import StreamRoles
@@ -20,6 +23,13 @@ _NAMED = re.compile(r"\s*\"?(?P<name>[^<>]*?)\"?\s*<(?P<address>[^<>]+)>\s*")
 _PHONE = re.compile(r"[+0(][\d\s()./-]*")
 _SCHEME = re.compile(r"(?:mailto|tel):", re.IGNORECASE)
 _MIN_DIGITS, _MAX_DIGITS = 7, 15
+_GROUPED_DIGITS = re.compile(r"(?!\d{4}-\d\d-\d\d$)[0-9(][\d()]*(?:[ ./-]{1,3}[\d()]+)+")
+"""A number as people write it. Digits without a separator can be the id of a source."""
+_PERSONAL = frozenset((
+    PhoneNumberType.FIXED_LINE, PhoneNumberType.MOBILE, PhoneNumberType.FIXED_LINE_OR_MOBILE,
+    PhoneNumberType.PERSONAL_NUMBER, PhoneNumberType.VOIP,
+))  # fmt: skip
+"""Kinds of numbers that one person has; the others are services."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +47,17 @@ def people_of(
     connection_id: str,
     identities: Iterable[str],
     owner: frozenset[str],
+    country: str = "",
 ) -> list[PersonName]:
     """Return the people of a record without the owner.
 
     ``identities`` are those of the owner in the connection, ``owner`` the owner's addresses and
-    numbers everywhere.
+    numbers everywhere. ``country`` completes numbers, as ``with_country`` does.
     """
     own = frozenset(identities)
     found: dict[str, PersonName] = {}
-    for person, text in _named(roles, data, connection_id, own):
+    for named, text in _named(roles, data, connection_id, own):
+        person = replace(named, identity=with_country(named.identity, country))
         if person.identity in owner or normalize_identity(text) in own:
             continue
         known = found.setdefault(person.identity, person)
@@ -109,9 +121,36 @@ def normalize_phone(text: str) -> str | None:
     return number if _MIN_DIGITS <= len(number.lstrip("+")) <= _MAX_DIGITS else None
 
 
-def owner_identities(identities: Iterable[str]) -> frozenset[str]:
+def with_country(identity: str, country: str) -> str:
+    """Return the identity with a number that was written without a country as an international one.
+
+    Other identities remain: short codes, numbers of services, and those invalid in the country.
+    """
+    kind, _, text = identity.partition(":")
+    if kind == "id":
+        text = text.partition(":")[2]
+    is_national = text.isdecimal() if kind == "tel" else bool(_GROUPED_DIGITS.fullmatch(text))
+    if not country or kind not in ("tel", "id") or not is_national:
+        return identity
+    # Elsewhere a number within the country begins with 0, and others are no number of a person.
+    if kind == "id" and phonenumbers.ndd_prefix_for_region(country, strip_non_digits=True) not in (
+        None,
+        "1",
+    ):
+        return identity
+    try:
+        number = phonenumbers.parse(text, country)
+    except phonenumbers.NumberParseException:
+        return identity
+    is_valid = phonenumbers.is_valid_number_for_region(number, country)
+    if not is_valid or phonenumbers.number_type(number) not in _PERSONAL:
+        return identity
+    return f"tel:{phonenumbers.format_number(number, PhoneNumberFormat.E164)}"
+
+
+def owner_identities(identities: Iterable[str], country: str = "") -> frozenset[str]:
     """Return the owner's addresses and numbers as identities."""
-    found = (parse_address(text, "") for text in identities)
+    found = (with_country(parse_address(text, ""), country) for text in identities)
     return frozenset(identity for identity in found if not identity.startswith("id:"))
 
 

@@ -12,8 +12,10 @@ from owner.records.person_identities import (
     owner_identities,
     people_of,
     subject_of,
+    with_country,
 )
 from owner.records.record_summaries import RecordSummary
+from owner.site import owner
 from owner.text import one_line
 
 
@@ -34,9 +36,10 @@ def link_people(summaries: Iterable[RecordSummary]) -> None:
         and not each.is_by_owner
         and (subject := subject_of(each.roles, each.record.data, each.connection_id)) is not None
     ]
-    urls = person_urls({identity for _, identity in found})
+    country = country_for(identity for _, identity in found)
+    urls = person_urls({with_country(identity, country) for _, identity in found})
     for summary, identity in found:
-        summary.person_url = urls.get(identity, "")
+        summary.person_url = urls.get(with_country(identity, country), "")
 
 
 def people_in(summary: RecordSummary) -> list[PersonLink]:
@@ -56,14 +59,22 @@ def people_in(summary: RecordSummary) -> list[PersonLink]:
 def _others(summary: RecordSummary) -> list[PersonName]:
     roles, data, connection = summary.roles, summary.record.data, summary.record.connection
     subject = subject_of(roles, data, connection.connection_id)
+    country = owner().country
     people = people_of(
         roles,
         data,
         connection_id=connection.connection_id,
         identities=connection.identities,
-        owner=owner_identities(connection.identities),
+        owner=owner_identities(connection.identities, country),
+        country=country,
     )
-    return [each for each in people if subject is None or each.identity != subject.identity]
+    own = None if subject is None else with_country(subject.identity, country)
+    return [each for each in people if each.identity != own]
+
+
+def country_for(identities: Iterable[str]) -> str:
+    """Return the owner's country if some identity may need it. One query, none for addresses alone."""
+    return owner().country if any(not each.startswith("mail:") for each in identities) else ""
 
 
 def person_url(person: str) -> str:

@@ -375,3 +375,23 @@ def test_what_a_page_of_people_showed_is_on_record(eva: World, alice: Browser) -
 @pytest.mark.parametrize("person", ["none", "x" * 400])
 def test_a_person_who_is_not_there_is_not_found(world: World, alice: Browser, person: str) -> None:
     assert alice.open(f"/people/{person}").status == 404
+
+
+def test_a_number_without_a_country_joins_when_the_owners_country_is_known(
+    eva: World, alice: Browser
+) -> None:
+    eva.put(text("x8", "Eva", "0170 1234567", "National", "2026-01-14T08:00:00Z"))
+    sum(people_index.derive_people())
+    assert Mention.unscoped.filter(identity="tel:01701234567").exists()
+    assert "National" not in open_person(alice, "1701234567").text
+
+    form = alice.open("/settings").form
+    form.fill("country", "DE")
+    alice.press(form)
+    assert people_index.is_collecting() or people_index.outdated_connections()
+    sum(people_index.derive_people())
+
+    assert not Mention.unscoped.filter(identity="tel:01701234567").exists()
+    assert "National" in open_person(alice, "0170 1234567").text
+    stored = eva.get("/v1/streams/texts/records/x8", "alice", connection_id="cin_phone").body
+    assert "0170 1234567" in str(stored["data"])

@@ -60,6 +60,7 @@ def test_set_up_proposes_the_language_of_the_browser_and_keeps_the_answers(clien
     assert "owner/preferences.js" in shown
     owner = Owner.unscoped.get()
     assert (owner.time_zone, owner.language) == ("Europe/Vienna", "de-AT")
+    assert owner.country == "AT"
 
 
 @pytest.mark.django_db
@@ -80,6 +81,7 @@ def test_the_settings_page_changes_both_and_refuses_an_unknown_zone(
 
     form.fill("time_zone", TOKYO)
     form.fill("language", "ja")
+    form.fill("country", "JP")
     assert "Your settings are saved." in alice.press(form).text
     assert "Times are in Asia/Tokyo." in alice.open("/day/2026-01-10").text
 

@@ -7,7 +7,9 @@ from owner.records.person_identities import (
     describe_identity,
     normalize_phone,
     owner_identities,
+    parse_address,
     parse_person,
+    with_country,
 )
 
 IN = "cin_x"
@@ -66,3 +68,33 @@ def test_only_addresses_and_numbers_of_the_owner_count_everywhere() -> None:
 )
 def test_an_identity_is_shown_as_it_is_written(identity: str, text: str) -> None:
     assert describe_identity(identity) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "country", "identity"),
+    [
+        ("0170 1234567", "DE", "tel:+491701234567"),
+        ("(030) 123-4567", "DE", "tel:+49301234567"),
+        ("079 123 45 67", "CH", "tel:+41791234567"),
+        ("(212) 555-2368", "US", "tel:+12125552368"),
+        ("212-555-2368", "US", "tel:+12125552368"),
+        ("+49 170 1234567", "US", "tel:+491701234567"),
+        ("0170 1234567", "", "tel:01701234567"),
+        ("0170 1234567", "US", "tel:01701234567"),
+        ("0800 1234567", "DE", "tel:08001234567"),
+        ("0900 5 123456", "DE", "tel:09005123456"),
+        ("110", "DE", "id:cin_x:110"),
+        ("22 833", "DE", "id:cin_x:22 833"),
+        ("2125552368", "US", "id:cin_x:2125552368"),
+        ("2026-01-01", "DE", "id:cin_x:2026-01-01"),
+        ("1234.5678", "US", "id:cin_x:1234.5678"),
+        ("a@example.org", "DE", "mail:a@example.org"),
+        ("2026-01-01", "DK", "id:cin_x:2026-01-01"),
+        ("612 34 56 78", "ES", "tel:+34612345678"),
+        ("0170 1234567", "XX", "tel:01701234567"),
+    ],
+)
+def test_a_number_without_a_country_is_one_of_the_owners_country(
+    text: str, country: str, identity: str
+) -> None:
+    assert with_country(parse_address(text, IN), country) == identity
