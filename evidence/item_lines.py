@@ -7,6 +7,7 @@ Groups of aggregates have lines too. Pure functions of REST items, in the full o
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -74,7 +75,13 @@ def record_url(public_url: str, ref: RecordRef) -> str:
 def handle(item: Mapping[str, Any]) -> str:
     """Return the id of a record or hit that every tool accepts."""
     key = item.get("record_key") or item.get("id")
-    return format_id(RecordRef(item.get("connection_id"), str(item.get("stream", "")), str(key)))
+    return _format_handle(item.get("connection_id"), str(item.get("stream", "")), str(key))
+
+
+@lru_cache(maxsize=256)
+def _format_handle(connection_id: str | None, stream: str, key: str) -> str:
+    """Return the id, which a page is measured and rendered with several times."""
+    return format_id(RecordRef(connection_id, stream, key))
 
 
 def target_arguments(item: Mapping[str, Any]) -> Json:
@@ -119,7 +126,9 @@ def record_line(record: Mapping[str, Any], *, with_key: bool = False) -> Json:
         and data["id"] == (record.get("record_key") or record.get("id"))
     ):
         data = {name: value for name, value in data.items() if name != "id"}
-    cut = [name for name, value in data.items() if is_window_descriptor(value)]
+    cut = [
+        name for name, value in data.items() if type(value) is dict and is_window_descriptor(value)
+    ]
     shown = (
         {
             name: f"{value['preview']}…" if name in cut else value

@@ -19,6 +19,8 @@ DescribeRead: TypeAlias = Callable[[Json, str], Json]
 """Returns how to read a field of a record."""
 
 MIN_PREVIEW_CHARS = 120
+UNUSED_PART = 32
+"""Cut texts may leave one part in so many of the room unused, which saves most of the steps."""
 MIN_EXCERPT_CHARS, MIN_TITLE_BYTES = 32, 60
 MAX_OMITTED_NAMES = 10
 SHRUNK_CHARS, MIN_SHRUNK_CHARS = 2_000, 60
@@ -33,17 +35,17 @@ def largest_that_fits(
 ) -> Rendered | None:
     """Return `render(n)` for the largest n from 0 to `maximum` that fits, or None.
 
-    Searches by bisection: a smaller n must not render larger, except for the few characters that
-    keep a grapheme whole.
+    Tries `maximum`, which usually fits, then bisects: a smaller n must not render larger, except for
+    the few characters that keep a grapheme whole.
     """
-    minimum, largest = 0, None
+    minimum, largest, guess = 0, None, maximum
     while minimum <= maximum:
-        middle = (minimum + maximum + 1) // 2
-        rendered = render(middle)
+        rendered = render(guess)
         if fits(rendered):
-            minimum, largest = middle + 1, rendered
+            minimum, largest = guess + 1, rendered
         else:
-            maximum = middle - 1
+            maximum = guess - 1
+        guess = (minimum + maximum + 1) // 2
     return largest
 
 
@@ -96,31 +98,31 @@ def _lengthen(
 
     def excess(rendered: list[Json]) -> int:
         size = fixed.plus(sum_sizes(map(measure, rendered)))
-        return max(size.structured - room.structured, size.text - room.text)
+        beyond = max(size.structured - room.structured, size.text - room.text)
+        return beyond if beyond > 0 or -beyond > min(room) // UNUSED_PART else 0
 
     values = [value for item in long for name, value in item.items() if name != "data"]
     values += [value for item in long for value in (item.get("data") or {}).values()]
     lengths = (len(value) if isinstance(value, str) else len(dumps(value)) for value in values)
     # More characters than the room has bytes never fit, and no text is longer than its value.
     maximum = min(max(*room, 0), max(lengths))
-    found = _longest(maximum, render=render, excess=excess)
-    lengthened = iter(found)
-    return [item if short is item else next(lengthened) for item, (short, _) in pairs]
+    lengthened = _longest(maximum, render=render, excess=excess)
+    return [item if short is item else lengthened.pop(0) for item, (short, _) in pairs]
 
 
 def _longest(
     maximum: int, *, render: Callable[[int], Rendered], excess: Callable[[Rendered], int]
 ) -> Rendered:
-    """Return `render(n)` for the largest n to `maximum` without an excess; `render(0)` has none.
+    """Return `render(n)` for the largest n to `maximum` without an excess, or one whose excess is 0.
 
-    The excess grows almost linearly with n, so that a line between the nearest two finds n in a few
-    steps; each third step bisects.
+    `render(0)` has none. The excess grows almost linearly with n, so that a line between the nearest
+    two finds n in a few steps; each third step bisects.
     """
     fitting, best = 0, render(0)
     room = -excess(best)
     too_long, over = maximum + 1, 0
     for step in count():
-        if too_long - fitting <= 1:
+        if too_long - fitting <= 1 or not room:
             break
         guess = fitting + (too_long - fitting) * room // max(1, room + over)
         guess = guess if step % 3 else (fitting + too_long) // 2

@@ -8,20 +8,18 @@ is shown, and the record of a minimum or maximum.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, Literal
-from zoneinfo import available_timezones
 
 from evidence.access.granted_streams import number_expression, typed_column
 from evidence.access.records import RecordKey, VisibleRecords
-from evidence.access.sql import SQL, fetch_all, join_sql
+from evidence.access.sql import SQL, fetch_all, fetch_all_generic_plan, join_sql
+from evidence.access.time_buckets import TimeBuckets, count_periods
 from evidence.declarations.declaration import Field
 
 Metric = Literal["count", "count_distinct", "sum", "avg", "min", "max"]
 METRICS: Final = ("count", "count_distinct", "sum", "avg", "min", "max")
-GRANULARITIES: Final = ("minute", "hour", "day", "week", "month", "quarter", "year")
 
 _METRIC_SQL: Final = {
     "count": "count(*)",
@@ -33,7 +31,6 @@ _METRIC_SQL: Final = {
 }
 _CURRENCY_SQL: Final = "CASE WHEN min({y}) <> max({y}) THEN '*' ELSE min({y}) END"
 ROW_ID: Final = SQL("r.connection_id, r.record_key")
-_BUCKET_FORMATS: Final = {"minute": 'YYYY-MM-DD"T"HH24:MI', "hour": 'YYYY-MM-DD"T"HH24:00'}
 
 SMALL_GROUP: Final = 5
 """A number over fewer records than this discloses each of them."""
@@ -52,17 +49,20 @@ FROM k LEFT JOIN LATERAL (
 ) w ON true
 ORDER BY w.connection_id
 """
+GROUPED_RECORDS: Final = """
+u AS NOT MATERIALIZED (
+    SELECT {columns}, {keys}, i.connection_id, i.record_key FROM ({rows}) i
+)"""
+COUNTED_PERIODS: Final = "(SELECT * FROM b WHERE n > 0)"
 GROUPED: Final = """
 -- Groups in order up to the end of the page, and the witnesses of those on it per connection. The rows
 -- after the page are one more group, without a place; its records are witnesses if there are few.
--- Parameters: those of the keys and rows, end, start, those of the shown keys. One query.
-WITH u AS NOT MATERIALIZED (
-    SELECT {columns}, {keys}, i.connection_id, i.record_key FROM ({rows}) i
-),
+-- Parameters: those of the rows, end, start, those of the shown keys. One query.
+WITH {rows},
 k AS MATERIALIZED (
     SELECT g.*, row_number() OVER (ORDER BY {order}) AS place FROM (
-        SELECT {key_names}, {measures}, count(*) AS n, sum(count(*)) OVER () AS records
-        FROM u AS u GROUP BY {key_names}
+        SELECT {key_names}, {measures}, {count} AS n, sum({count}) OVER () AS records
+        FROM {counted} AS u GROUP BY {key_names}
     ) g ORDER BY place LIMIT %s
 ),
 o AS MATERIALIZED (SELECT max(k.records) - sum(k.n) AS n FROM k),
@@ -94,15 +94,6 @@ class Measure:
 
 SEVERAL: Final = "*"
 """The currency of values in several currencies."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimeBuckets:
-    """Groups by a time field, with a unit that begins in an IANA time zone."""
-
-    field: Field
-    granularity: str
-    time_zone: str
 
 
 Key = Field | TimeBuckets
@@ -145,18 +136,6 @@ class Totals:
     rest: frozenset[RecordKey] = frozenset()
 
 
-def is_time_zone(name: str) -> bool:
-    """Return whether both Python and the database know an IANA time zone."""
-    return name == "UTC" or name in _time_zones()
-
-
-@lru_cache(maxsize=1)
-def _time_zones() -> frozenset[str]:
-    names = {name for (name,) in fetch_all(SQL("SELECT name FROM pg_timezone_names"))}
-    # "localtime" is the zone of some machine, which a client cannot know.
-    return frozenset(names & available_timezones() - {"localtime"})
-
-
 def aggregate_total(
     visible: VisibleRecords, measures: Sequence[Measure], where: Sequence[SQL]
 ) -> Totals:
@@ -164,7 +143,7 @@ def aggregate_total(
     select = visible.select(join_sql(", ", [*_values(visible, measures), ROW_ID]), where)
     text = TOTAL.format(rows=select.text, **_measure_sql(measures))
     rows = fetch_all(SQL(text, select.values))
-    group = _group(rows, keys=0, measures=len(measures), is_total=True)
+    group = _group(rows, keys=0, measures=len(measures))
     return Totals([group], group.records)
 
 
@@ -177,24 +156,52 @@ def aggregate_groups(
     page: GroupPage,
 ) -> Totals:
     """Return one page of groups. One query."""
+    periods = _periods(visible, measures, keys, where)
+    rows = periods or _grouped_records(visible, measures, keys, where)
+    shown = join_sql(", ", [_key_name(key, f"k.k{at}") for at, key in enumerate(keys)])
+    count = "sum(u.n)::bigint" if periods else "count(*)"
+    text = GROUPED.format(
+        rows=("RECURSIVE " if periods else "") + rows.text,  # Citus plans none of several nodes
+        key_names=", ".join(f"u.k{at}" for at in range(len(keys))),
+        count=count,
+        counted=COUNTED_PERIODS if periods else "u",
+        order=_order(page, len(keys)),
+        joined=" AND ".join(_same_key(key, at) for at, key in enumerate(keys)),
+        shown=shown.text,
+        **_measure_sql(measures, count),
+    )
+    statement = SQL(text, (*rows.values, page.end, page.start, *shown.values))
+    found = fetch_all_generic_plan(statement) if periods else fetch_all(statement)
+    return _page_totals(found, page, len(keys), len(measures))
+
+
+def _periods(
+    visible: VisibleRecords, measures: Sequence[Measure], keys: Sequence[Key], where: Sequence[SQL]
+) -> SQL | None:
+    """Return the CTEs of periods that the index on time counts, or None."""
+    [key, *others] = keys
+    if others or not isinstance(key, TimeBuckets) or any(each.field for each in measures):
+        return None
+    field = visible.filter_field(key.field.name, param="field")
+    if field.name != visible.stream.consent_time_field:
+        return None
+    return count_periods(visible, key, where, small=SMALL_GROUP)
+
+
+def _grouped_records(
+    visible: VisibleRecords, measures: Sequence[Measure], keys: Sequence[Key], where: Sequence[SQL]
+) -> SQL:
     fields = [key.field if isinstance(key, TimeBuckets) else key for key in keys]
     grouped = [_value(visible, field, f"g{at}") for at, field in enumerate(fields)]
     columns = [*_values(visible, measures), *grouped, ROW_ID]
     select = visible.select(join_sql(", ", columns), where)
     starts = join_sql(", ", [_key_start(key, at) for at, key in enumerate(keys)])
-    shown = join_sql(", ", [_key_name(key, at) for at, key in enumerate(keys)])
-    text = GROUPED.format(
+    text = GROUPED_RECORDS.format(
         columns=", ".join(f"i.v{at}, i.y{at}" for at in range(len(measures))),
         keys=starts.text,
-        key_names=", ".join(f"u.k{at}" for at in range(len(keys))),
         rows=select.text,
-        order=_order(page, len(keys)),
-        joined=" AND ".join(_same_key(key, at) for at, key in enumerate(keys)),
-        shown=shown.text,
-        **_measure_sql(measures),
     )
-    values = (*starts.values, *select.values, page.end, page.start, *shown.values)
-    return _page_totals(fetch_all(SQL(text, values)), page, len(keys), len(measures))
+    return SQL(text, (*starts.values, *select.values))
 
 
 def _page_totals(
@@ -213,9 +220,7 @@ def _page_totals(
     return Totals(groups, int(rows[0][2]) if rows else 0, before, rest)
 
 
-def _group(
-    rows: Sequence[tuple[Any, ...]], *, keys: int, measures: int, is_total: bool = False
-) -> Group:
+def _group(rows: Sequence[tuple[Any, ...]], *, keys: int, measures: int) -> Group:
     """Return the group of one place, whose rows differ only in their witnesses."""
     _, n, _, *columns = rows[0]
     names, start = columns[2 * measures : 2 * measures + keys], 3 + 2 * measures + keys
@@ -245,13 +250,15 @@ def _named(rows: Sequence[tuple[Any, ...]], records: int) -> Iterator[RecordKey]
             yield RecordKey(rows[first][0], column[first])
 
 
-def _measure_sql(measures: Sequence[Measure]) -> dict[str, str]:
+def _measure_sql(measures: Sequence[Measure], count: str = "count(*)") -> dict[str, str]:
     """Return the parts of both statements that depend on the measures."""
+    metrics = _METRIC_SQL | {"count": count}
     numbers = range(len(measures))
     extreme = [at for at in numbers if measures[at].metric in ("min", "max")]
     over = [at for at in numbers if measures[at].field is not None]
     computed = [
-        f"{_METRIC_SQL[measure.metric].format(v=f'v{at}')} AS m{at}, count(u.v{at}) AS c{at},"
+        f"{metrics[measure.metric].format(v=f'v{at}')} AS m{at}, "
+        f"{f'count(u.v{at})' if measure.field else '0'} AS c{at},"
         f" {_CURRENCY_SQL.format(y=f'u.y{at}') if measure.currency else 'NULL::text'} AS y{at}"
         for at, measure in enumerate(measures)
     ]
@@ -285,15 +292,11 @@ def _key_start(key: Key, at: int) -> SQL:
     """Return the value that records of one group share: a text, or the start of a period."""
     if not isinstance(key, TimeBuckets):
         return SQL(f'i.g{at}::text COLLATE "C" AS k{at}')
-    zone = "UTC" if key.field.kind == "date" else key.time_zone
-    return SQL(f"date_trunc(%s, i.g{at} AT TIME ZONE %s) AS k{at}", (key.granularity, zone))
+    return key.start(f"i.g{at}") + SQL(f" AS k{at}")
 
 
-def _key_name(key: Key, at: int) -> SQL:
-    """Return the key as shown; periods have the format of contract 3.7, computed once per group."""
-    if not isinstance(key, TimeBuckets):
-        return SQL(f"k.k{at}")
-    return SQL(f"to_char(k.k{at}, %s)", (_BUCKET_FORMATS.get(key.granularity, "YYYY-MM-DD"),))
+def _key_name(key: Key, column: str) -> SQL:
+    return key.shown(column) if isinstance(key, TimeBuckets) else SQL(column)
 
 
 def _same_key(key: Key, at: int) -> str:

@@ -74,22 +74,26 @@ def find_candidates(
     One query. On Citus, whose nodes share no snapshot, also one before and one after it.
     """
     log_heads = SQL(LOG_HEADS, (sorted(positions),))
-    heads = _fetch_heads(log_heads) if settings.PDPP_DISTRIBUTED else {}
-    branches = [
-        branch
-        for grant in visible.granted
-        for branch in _branches(visible, grant, positions, heads, after, limit)
-    ]
-    statement = SQL("SELECT NULL, u.* FROM (") + union_all(branches)
-    statement += SQL(f") u ORDER BY u.connection_id, u.record_key LIMIT {int(limit)}")
-    if heads:
-        rows = fetch_all_generic_plan(statement) if branches else ()
+    if settings.PDPP_DISTRIBUTED:
+        heads = _fetch_heads(log_heads)
+        rows: list[tuple[Any, ...]] = []
+        for id_ in sorted(positions):
+            branches = _branches(visible.for_connection(id_), positions, heads, after, limit)
+            if branches and len(rows) < limit:
+                rows += fetch_all_generic_plan(_first_rows(branches, limit))
         latest = _fetch_heads(log_heads)
         heads = {id_: replace(head, seq=heads[id_].seq) for id_, head in latest.items()}
-        return heads, [_candidate(visible, row[1:]) for row in rows]
-    both = fetch_all_generic_plan(log_heads + SQL(" UNION ALL (") + statement + SQL(")"))
+        return heads, [_candidate(visible, row[1:]) for row in rows[:limit]]
+    branches = _branches(visible, positions, {}, after, limit)
+    statement = log_heads + SQL(" UNION ALL (") + _first_rows(branches, limit) + SQL(")")
+    both = fetch_all_generic_plan(statement)
     head, *rows = sorted(both, key=lambda row: (row[1] or "", row[2] or ""))
     return _heads(head[0]), [_candidate(visible, row[1:]) for row in rows]
+
+
+def _first_rows(branches: Sequence[SQL], limit: int) -> SQL:
+    rows = SQL("SELECT NULL, u.* FROM (") + union_all(branches)
+    return rows + SQL(f") u ORDER BY u.connection_id, u.record_key LIMIT {int(limit)}")
 
 
 def _fetch_heads(log_heads: SQL) -> dict[str, LogHead]:
@@ -99,31 +103,29 @@ def _fetch_heads(log_heads: SQL) -> dict[str, LogHead]:
 
 def _branches(
     visible: VisibleRecords,
-    grant: GrantedStream,
     positions: Mapping[str, FeedPosition],
     heads: Mapping[str, LogHead],
     after: RecordKey | None,
     limit: int,
 ) -> list[SQL]:
-    """Return the subqueries for the connections of one grant."""
-    ids = [
-        facts.connection_id
-        for facts in grant.connections
-        if facts.connection_id in positions
-        and (after is None or facts.connection_id >= after.connection_id)
-    ]
-    new = [id_ for id_ in ids if positions[id_].since is None]
-    known = [id_ for id_ in ids if positions[id_].since is not None]
-    restricted = VisibleRecords(visible.source, visible.stream, visible.layout, (grant,))
+    """Return the subqueries for the connections that have a position."""
     branches = []
-    if new:
-        inner = _all_visible(restricted, grant, limit)
-        branches += [table + inner + SQL(") u") for table in _lateral(new, positions, heads, after)]
-    if known:
-        for changed, sign in ((_few_changed, "<="), (_many_changed, ">")):
-            size = SQL(f") u WHERE k.change_seq - c.since {sign} {MAX_SORTED_CHANGES}")
-            inner = changed(restricted, grant, limit) + size
-            branches += [table + inner for table in _lateral(known, positions, heads, after)]
+    for grant in visible.granted:
+        ids = [
+            facts.connection_id
+            for facts in grant.connections
+            if facts.connection_id in positions
+            and (after is None or facts.connection_id >= after.connection_id)
+        ]
+        restricted = VisibleRecords(visible.source, visible.stream, visible.layout, (grant,))
+        if new := [id_ for id_ in ids if positions[id_].since is None]:
+            inner = _all_visible(restricted, grant, limit) + SQL(") u")
+            branches += [table + inner for table in _lateral(new, positions, heads, after)]
+        if known := [id_ for id_ in ids if positions[id_].since is not None]:
+            for changed, sign in ((_few_changed, "<="), (_many_changed, ">")):
+                size = SQL(f") u WHERE k.change_seq - c.since {sign} {MAX_SORTED_CHANGES}")
+                inner = changed(restricted, grant, limit) + size
+                branches += [table + inner for table in _lateral(known, positions, heads, after)]
     return [SQL("(") + branch + SQL(")") for branch in branches]
 
 

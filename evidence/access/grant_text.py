@@ -23,6 +23,7 @@ KIND_LABELS: Mapping[str, str] = {
     "mixed": "anything",
 }
 ACRONYMS: Mapping[str, str] = {word: word.upper() for word in ("bic", "html", "iban", "url")}
+_THREAD, _THREAD_NAMES = "conversation", frozenset({"conversation", "conversation_id"})
 UNIT_SUFFIXES = frozenset({"bytes", "m", "minutes", "seconds"})
 """Last words of field names that say the unit of a number."""
 ROLE_LABELS: Mapping[str, str] = {
@@ -74,17 +75,20 @@ def stream_label(stream: StreamDeclaration) -> str:
     return words[:1].upper() + words[1:]
 
 
-def field_label(field: Field) -> str:
-    """Return the title, else the name in words: ``Read`` for ``is_read``.
+def field_label(field: Field, fields: Collection[str]) -> str:
+    """Return the title, else the name in words: ``Read`` for ``is_read``, ``Account`` for ``account_id``.
 
-    Words that pages show with the value are left out, such as its unit.
+    Words that pages show with the value are left out, such as its unit. `fields` are the names of
+    the stream, so that no id is called like another field.
     """
     title = field.schema.get("title")
     if isinstance(title, str) and title:
         return title
-    if field.role == "thread" and field.name.endswith("_id"):
-        return "Conversation"
     name = field.name.removeprefix("is_") if field.kind == "boolean" else field.name
+    target = name.removesuffix("_id")
+    if target != name:
+        name = _THREAD if target == "thread" and _THREAD_NAMES.isdisjoint(fields) else target
+        return humanize(name if name not in fields else f"{name}_id")
     return humanize(name.removesuffix(f"_{unit_of(field)}"))
 
 
@@ -136,7 +140,11 @@ def _fields(terms: StreamTerms, stream: StreamDeclaration | None) -> str:
     if terms.fields.names.issuperset(stream.fields):
         return "every field"
     return join_words(
-        [field_label(f) for name, f in stream.fields.items() if terms.fields.allows(name)]
+        [
+            field_label(field, stream.fields)
+            for name, field in stream.fields.items()
+            if terms.fields.allows(name)
+        ]
     )
 
 

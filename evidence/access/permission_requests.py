@@ -160,7 +160,11 @@ def describe_request(request: PermissionRequest) -> str:
     label = f"{stream_label(stream)} in {source.display_name}"
     if request.fields is None:
         return label
-    names = [field_label(stream.fields[name]) for name in request.fields if name in stream.fields]
+    names = [
+        field_label(stream.fields[name], stream.fields)
+        for name in request.fields
+        if name in stream.fields
+    ]
     more = len(names) - MAX_NAMED_FIELDS
     shown = names if more <= 1 else [*names[:MAX_NAMED_FIELDS], f"{more} more fields"]
     return f"{join_words(shown)} of {label}"

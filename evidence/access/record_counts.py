@@ -114,10 +114,11 @@ def _visible_latest(
 COUNT_BY_MONTH: Final = """
 -- Records per stream, connection and month, with the first and last time of each. In another time
 -- zone, the last day of the year 9999 could be in the year 10000, which Python does not know.
+-- greatest and least ignore a null, so records without a time are an own case.
 -- Parameters: those of the rows. One query.
-SELECT u.number, u.connection_id, date_trunc(
+SELECT u.number, u.connection_id, CASE WHEN u.at IS NOT NULL THEN date_trunc(
         'month', greatest('0001-01-02Z', least(u.at, '9999-12-30Z')) AT TIME ZONE u.zone
-    )::date AS month,
+    )::date END AS month,
     count(*), min(u.at), max(u.at)
 FROM ({rows}) u GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 NULLS LAST
 """
@@ -232,10 +233,24 @@ def _counts(
 
 
 def within(visible: VisibleRecords, *times: TimeRange) -> VisibleRecords:
-    """Return the records of an unrestricted stream within time ranges that do not overlap."""
+    """Return the records of an unrestricted stream within time ranges that do not overlap.
+
+    Several ranges are for pages of records, which read each of them by index, and not for searches.
+    """
     granted = (
         GrantedStream(each.grant_id, replace(each.terms, time=time), each.connections)
         for each in visible.granted
         for time in times
     )
     return visible.restricted_to(*granted)
+
+
+def not_after(visible: VisibleRecords, until: datetime) -> VisibleRecords:
+    """Return the records before a moment, and those without a time."""
+    return visible.filter([], period=[SQL(" AND (r.consent_time < %s) IS NOT FALSE", (until,))])
+
+
+def outside(visible: VisibleRecords, since: datetime, until: datetime) -> VisibleRecords:
+    """Return the records with a time before `since`, or not before `until`; for searches."""
+    condition = SQL(" AND (r.consent_time < %s OR r.consent_time >= %s)", (since, until))
+    return visible.filter([], period=[condition])

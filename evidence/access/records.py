@@ -13,9 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
 import orjson
+from django.conf import settings
 from typing_extensions import override
 
 from evidence.access.granted_streams import (
@@ -31,9 +34,12 @@ from evidence.access.sql import (
     ConnectionGroup,
     SortPartition,
     fetch_all_generic_plan,
+    fetch_union,
     grant_condition,
+    join_conditions,
     join_sql,
     per_node,
+    reads,
     union_all,
     value_tables,
 )
@@ -110,7 +116,10 @@ class VisibleRecords(VisibleStream):
             ConnectionGroup(
                 self.stream.name,
                 ids,
-                grant_condition(self.stream.name, time, records) + period + self._where(ids),
+                grant_condition(self.stream.name, time, records)
+                + period
+                + self._where(ids)
+                + reads(ids),
                 sorted(records.names) if isinstance(records, Only) else None,
             )
             for (time, records), all_ids in ids_by_terms.items()
@@ -127,7 +136,7 @@ class VisibleRecords(VisibleStream):
             " WHERE r.connection_id = ANY(%s) AND r.stream = %s",
             (connection_ids, self.stream.name),
         )
-        return condition + join_sql("", self.where) + SQL(")")
+        return condition + join_conditions(self.where, connection_ids) + SQL(")")
 
     def page(
         self,
@@ -146,27 +155,48 @@ class VisibleRecords(VisibleStream):
         direction = "DESC" if descending else "ASC"
         columns = ALL_COLUMNS
         if by is not None:
-            columns += SQL(", ") + self._sort_value(by) + SQL(" AS sort_value")
-        branches = [
-            branch
-            for group in self.groups
+            value = self._sort_value(by)
+            columns += SQL(", ") + value + SQL(" AS sort_value, (") + value + SQL(")::text")
+        partitions = [
+            [
+                branch
+                for group in self.groups
+                for branch in group.first_rows(
+                    columns,
+                    partition,
+                    [*where, *_after_keyset(after, partition, descending)],
+                    limit=limit,
+                )
+            ]
             for partition in self._sort_partitions(direction, by)
-            for branch in group.first_rows(
-                columns,
-                partition,
-                [*where, *_after_keyset(after, partition, descending)],
-                limit=limit,
-            )
         ]
+        fetch = self._fetch_by_partition if settings.PDPP_DISTRIBUTED else self._fetch_ordered
+        rows = fetch(partitions, by, limit, descending=descending)
+        return [self.project(row) if by is None else self._sorted(row) for row in rows]
+
+    def _fetch_ordered(
+        self, partitions: Sequence[list[SQL]], by: Field | None, limit: int, *, descending: bool
+    ) -> Sequence[tuple[Any, ...]]:
+        direction = "DESC" if descending else "ASC"
         order = f"u.record_key {direction}, u.connection_id {direction}"
         value = "u.sort_key" if by is None else "u.sort_value"
         if self.in_time_order or by is not None:
             order = f"({value} IS NULL), {value} {direction}, {order}"
-        shown = "u.*" if by is None else "u.*, u.sort_value::text"
-        statement = SQL(f"SELECT {shown} FROM (") + union_all(branches)
-        statement += SQL(f") u ORDER BY {order} LIMIT %s", (limit,))
-        rows = fetch_all_generic_plan(statement)
-        return [self.project(row) if by is None else self._sorted(row) for row in rows]
+        statement = SQL("SELECT u.* FROM (") + union_all(chain.from_iterable(partitions))
+        return fetch_all_generic_plan(statement + SQL(f") u ORDER BY {order} LIMIT %s", (limit,)))
+
+    def _fetch_by_partition(
+        self, partitions: Sequence[list[SQL]], by: Field | None, limit: int, *, descending: bool
+    ) -> Sequence[tuple[Any, ...]]:
+        """Return the same rows. Citus keeps the plans of statements that have one table and no subquery."""
+        by_key = by is None and not self.in_time_order
+        order = itemgetter(1, 0) if by_key else itemgetter(2 if by is None else 6, 1, 0)
+        rows: list[tuple[Any, ...]] = []
+        for branches in partitions:
+            rows += sorted(fetch_union(branches), key=order, reverse=descending)
+            if len(rows) >= limit:
+                break
+        return rows[:limit]
 
     def _sorted(self, row: tuple[Any, ...]) -> VisibleRecord:
         """Return the record of a row that ends with its sort value and the text of it."""
@@ -179,7 +209,7 @@ class VisibleRecords(VisibleStream):
 
     def get(self, record_key: str) -> list[VisibleRecord]:
         """Return the record from each connection that has it. One query."""
-        return [self.project(row) for row in fetch_all_generic_plan(self.key_query(record_key))]
+        return [self.project(row) for row in fetch_union(self._by_key(record_key, ALL_COLUMNS))]
 
     def get_many(self, record_keys: Sequence[str]) -> list[VisibleRecord]:
         """Return the records with these keys from each connection that has them. One query."""
@@ -191,12 +221,15 @@ class VisibleRecords(VisibleStream):
 
     def key_query(self, record_key: str, columns: SQL = ALL_COLUMNS) -> SQL:
         """Return ``SELECT columns`` over the record ``r`` from each connection that has it."""
+        return union_all(self._by_key(record_key, columns))
+
+    def _by_key(self, record_key: str, columns: SQL) -> list[SQL]:
         partition = SortPartition(SQL("r.record_key"))
         branches = (
             replace(group, record_keys=[record_key]).first_rows(columns, partition, [], limit=1)
             for group in self.groups
         )
-        return union_all(branch for group in branches for branch in group)
+        return [branch for group in branches for branch in group]
 
     def _sort_partitions(self, direction: str, by: Field | None) -> list[SortPartition]:
         by_key = SQL(f"r.record_key {direction}")
@@ -227,18 +260,19 @@ class VisibleRecords(VisibleStream):
         """Return ``SELECT columns`` over every visible row ``r`` that satisfies ``where``."""
         branches = []
         for group in self.groups:
+            end = join_conditions(where, group.connection_ids)
             if group.record_keys is None or source == BLOB_TABLES:
                 rows = SQL(
                     f" FROM {source} WHERE r.connection_id = ANY(%s)", (group.connection_ids,)
                 )
-                branches.append(rows + group.condition)
+                branches.append(rows + group.condition + end)
                 continue
             keys = SQL(" CROSS JOIN unnest(%s::text[]) AS n(key)", (group.record_keys,))
             row = keys + group.join_row(SQL("c.id"), "n.key", source) + SQL(" WHERE TRUE")
             ids = [(id_,) for id_ in group.connection_ids]
-            branches += [SQL(" FROM ") + c + row for c in value_tables("c", {"id": "text"}, ids)]
-        start, end = SQL("SELECT ") + columns, join_sql("", where)
-        return union_all(start + rows + end for rows in branches)
+            tables = value_tables("c", {"id": "text"}, ids)
+            branches += [SQL(" FROM ") + table + row + end for table in tables]
+        return union_all(SQL("SELECT ") + columns + rows for rows in branches)
 
     def excluded_rows(self) -> SQL:
         """Return a condition on rows ``r`` of the same stream that are not among these."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -35,6 +35,11 @@ BLOB_TABLES = (
 MAX_NAMED_CONNECTIONS = 8
 """Above this many connections, one lateral join reads them all, so the statement stays short."""
 
+
+class ConnectionIds(list[str]):
+    """The connections that a condition names, of which each statement keeps those that it reads."""
+
+
 _deadline = ContextVar("deadline", default=math.inf)
 _limit = ContextVar("limit", default=0)
 _session_limits: WeakKeyDictionary[object, int] = WeakKeyDictionary()
@@ -47,15 +52,29 @@ class SQL:
 
     text: str
     values: tuple[Any, ...] = ()
+    connection_ids: frozenset[str] = frozenset()
+    """On Citus, the connections whose rows this part reads, if they are known."""
 
     def __add__(self, other: "SQL") -> "SQL":
-        return SQL(self.text + other.text, self.values + other.values)
+        ids = self.connection_ids | other.connection_ids
+        return SQL(self.text + other.text, self.values + other.values, ids)
 
 
 def join_sql(separator: str, fragments: Iterable[SQL]) -> SQL:
     parts = list(fragments)
     values = tuple(value for part in parts for value in part.values)
-    return SQL(separator.join(part.text for part in parts), values)
+    ids = frozenset[str]().union(*(part.connection_ids for part in parts))
+    return SQL(separator.join(part.text for part in parts), values, ids)
+
+
+def join_conditions(conditions: Iterable[SQL], connection_ids: Iterable[str]) -> SQL:
+    """Return the conditions for a statement that reads these connections; Citus asks the nodes of all it names."""
+    joined, own = join_sql("", conditions), set(connection_ids)
+    values = tuple(
+        [id_ for id_ in value if id_ in own] if isinstance(value, ConnectionIds) else value
+        for value in joined.values
+    )
+    return replace(joined, values=values)
 
 
 def text_array(texts: Iterable[str]) -> str:
@@ -70,10 +89,11 @@ def text_array(texts: Iterable[str]) -> str:
 def union_all(branches: Iterable[SQL]) -> SQL:
     """Return the union of subqueries that each name one connection.
 
-    Citus plans a subquery over one connection alone only if it is a CTE of its own.
+    Citus plans a subquery over one of several connections alone only if it is a CTE of its own.
     """
     parts = list(branches)
-    if settings.PDPP_DISTRIBUTED and len(parts) > 1:
+    ids = {part.connection_ids for part in parts}
+    if settings.PDPP_DISTRIBUTED and len(parts) > 1 and [*map(len, ids)] != [1]:
         alone = (SQL("(WITH b AS MATERIALIZED (") + part for part in parts)
         parts = [part + SQL(") SELECT * FROM b)") for part in alone]
     return join_sql(" UNION ALL ", parts)
@@ -82,6 +102,11 @@ def union_all(branches: Iterable[SQL]) -> SQL:
 def per_node(connection_ids: list[str]) -> list[list[str]]:
     """Split connections into those that one subquery reads: all, or on Citus one."""
     return [[id_] for id_ in connection_ids] if settings.PDPP_DISTRIBUTED else [connection_ids]
+
+
+def reads(connection_ids: Sequence[str]) -> SQL:
+    """Return an empty part that says which connections a statement reads."""
+    return SQL("", (), frozenset(connection_ids) if settings.PDPP_DISTRIBUTED else frozenset())
 
 
 def value_tables(name: str, columns: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> list[SQL]:
@@ -102,7 +127,7 @@ def value_tables(name: str, columns: Mapping[str, str], rows: Iterable[Sequence[
         table = SQL(f"(SELECT * FROM (SELECT %s::{columns[key]} AS {key}) k", (id_,))
         if others:
             table += SQL(", ") + _unnest("v", {other: columns[other] for other in others}, rest)
-        tables.append(table + SQL(f") AS {name}"))
+        tables.append(table + SQL(f") AS {name}", connection_ids=frozenset([id_])))
     return tables
 
 
@@ -113,35 +138,6 @@ def _unnest(name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]
         for place, kind in enumerate(columns.values())
     )
     return SQL(f"unnest({arrays}) AS {name}({', '.join(columns)})", values)
-
-
-PSEUDONYM = ("connection_id", "stream", "record_key", "pseudonym", "nonce")
-RECORD_KEY = dict.fromkeys(("connection_id", "stream", "record_key"), "text")
-
-
-def find_erased(records: Iterable[tuple[str, str, str]]) -> SQL:
-    """Return a subquery with a row for each (connection id, stream, key) that no longer exists."""
-    missing = SQL(
-        " WHERE (SELECT true FROM evidence_record r WHERE r.connection_id = n.connection_id"
-        " AND r.stream = n.stream AND r.record_key = n.record_key) IS NULL"
-    )
-    tables = value_tables("n", RECORD_KEY, records)
-    return union_all(SQL("SELECT 1 FROM ") + table + missing for table in tables)
-
-
-def find_pseudonyms(records: Iterable[tuple[str, str, str]]) -> SQL:
-    """Return a subquery for the pseudonyms of those (connection id, stream, key) that have one."""
-    columns = SQL(f"SELECT p.{', p.'.join(PSEUDONYM)} FROM ")
-    named = SQL(
-        " JOIN evidence_pseudonym p ON p.connection_id = n.connection_id"
-        " AND p.stream = n.stream AND p.record_key = n.record_key"
-    )
-    rows = list(records)
-    if not rows:
-        nulls = "NULL::text, NULL::text, NULL::text, NULL::uuid, NULL::uuid"
-        return SQL(f"SELECT * FROM (SELECT {nulls}) p ({', '.join(PSEUDONYM)}) WHERE false")
-    tables = value_tables("n", RECORD_KEY, rows)
-    return union_all(columns + table + named for table in tables)
 
 
 def in_time_range(column: str, time: TimeRange) -> SQL:
@@ -211,7 +207,7 @@ class ConnectionGroup:
         is_lateral = not (settings.PDPP_DISTRIBUTED or 1 <= len(ids) <= MAX_NAMED_CONNECTIONS)
         for value in [SQL("c.id")] if is_lateral else [SQL("%s", (id_,)) for id_ in ids]:
             rows = SQL("SELECT ") + columns + self.rows(value)
-            rows += partition.condition + join_sql("", where)
+            rows += partition.condition + join_conditions(where, ids)
             rows += SQL(" ORDER BY ") + partition.order + SQL(" LIMIT %s", (limit,))
             if is_lateral:
                 connections = SQL("SELECT r.* FROM unnest(%s::text[]) AS c(id)", (ids,))
@@ -296,6 +292,17 @@ def fetch_all(statement: SQL) -> Sequence[tuple[Any, ...]]:
         cursor.execute(statement.text, statement.values)
         rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
     return rows
+
+
+def fetch_union(branches: Iterable[SQL]) -> list[tuple[Any, ...]]:
+    """Return the rows of subqueries that each name one connection.
+
+    One query, or on Citus one for each connection: it would plan them, and store their rows, one by one.
+    """
+    nodes: dict[frozenset[str], list[SQL]] = {}
+    for branch in branches:
+        nodes.setdefault(branch.connection_ids, []).append(branch)
+    return [row for parts in nodes.values() for row in fetch_all_generic_plan(union_all(parts))]
 
 
 def fetch_all_generic_plan(statement: SQL) -> Sequence[tuple[Any, ...]]:

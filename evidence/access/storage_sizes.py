@@ -49,7 +49,8 @@ SELECT connection_id, sum(100 + coalesce(pg_column_size(before), 0))::bigint
 FROM evidence_recordchange TABLESAMPLE SYSTEM (%s) REPEATABLE (1) GROUP BY connection_id
 """,
     "evidence_searchtext": """
-SELECT connection_id, sum(100 + pg_column_size(terms))::bigint
+SELECT connection_id,
+    sum(100 + pg_column_size(terms) + coalesce(pg_column_size(word_order), 0))::bigint
 FROM evidence_searchtext TABLESAMPLE SYSTEM (%s) REPEATABLE (1) GROUP BY connection_id
 """,
     "evidence_passage": """

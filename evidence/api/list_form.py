@@ -132,8 +132,9 @@ def fit_item(item: Json, form: ListForm, *, order: Sequence[str] = ()) -> Json:
 
 
 def _room(form: ListForm, envelope: Size) -> Size:
-    text = 0 if form.lines is None else form.lines - envelope.text
-    return Size((form.total or 0) - envelope.structured, text)
+    structured = (form.total or 0) - envelope.structured
+    # Without a limit of their own, lines measure nothing.
+    return Size(structured, structured if form.lines is None else form.lines - envelope.text)
 
 
 def _fit(

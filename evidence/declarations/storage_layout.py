@@ -125,6 +125,11 @@ def search_code(index: int) -> str:
     return letters
 
 
+def in_code_order(codes: Iterable[str]) -> list[str]:
+    """Return search codes in the order in which `search_code` assigns them."""
+    return sorted(codes, key=lambda code: (len(code), code))
+
+
 def _stream_layout(
     stream: StreamDeclaration, linked_fields: Iterable[str], *, previous: StreamLayout | None
 ) -> StreamLayout:

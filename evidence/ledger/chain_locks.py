@@ -10,7 +10,8 @@ from uuid import uuid4
 
 from django.conf import settings
 
-from evidence.access.sql import SQL, fetch_all_generic_plan, find_pseudonyms, text_array
+from evidence.access.pseudonyms import fetch_pseudonyms
+from evidence.access.sql import SQL, fetch_all_generic_plan, text_array
 from evidence.ledger.entries import GENESIS, AnswerDraft, ChainHead, RecordKey, RecordReference
 from evidence.models.erasures import SHARE_ERASURE_LOCK
 
@@ -70,7 +71,7 @@ def _lock(keys: Sequence[RecordKey], heads_of: tuple[str, bytes, str]) -> Sequen
     if not settings.PDPP_DISTRIBUTED:
         columns = (text_array(key[column] for key in keys) for column in range(3))
         return fetch_all_generic_plan(SQL(LOCK_CHAINS, (*columns, *heads_of)))
-    rows = [(*row, True, None, None) for row in fetch_all_generic_plan(find_pseudonyms(keys))]
+    rows = [(*row, True, None, None) for row in fetch_pseudonyms(keys)]
     unnamed = sorted(set(keys) - {row[:3] for row in rows})
     if unnamed:
         connection_ids = text_array(sorted({key[0] for key in unnamed}))
@@ -102,6 +103,6 @@ def lock_chains(
         if was_known:
             known.add(record_key)
     if len(references) < len(keys):
-        rows = fetch_all_generic_plan(find_pseudonyms(keys))  # of a concurrent transaction
-        references |= {row[:3]: RecordReference.from_nonce(row[:3], *row[3:]) for row in rows}
+        found = fetch_pseudonyms(keys)  # of a concurrent transaction
+        references |= {row[:3]: RecordReference.from_nonce(row[:3], *row[3:]) for row in found}
     return heads, references, [key for key in keys if key not in known]

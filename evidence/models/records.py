@@ -107,13 +107,18 @@ class RecordChange(models.Model):
 
 
 class SearchText(models.Model):
-    """The lexemes of one record; each includes its field, so that a hidden field cannot match."""
+    """The lexemes of one record; each includes its field, so that a hidden field cannot match.
+
+    ``word_order`` has the order of the words of each field by its code, as
+    ``evidence.search.analysis.word_order`` encodes it; null means that it is unknown.
+    """
 
     pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")
     connection_id = models.TextField(db_collation="C")
     stream = models.TextField(db_collation="C")
     record_key = models.TextField(db_collation="C")
     terms = SearchVectorField()
+    word_order = ArrayField(models.BinaryField(), null=True)
     authored_at = models.DateTimeField(null=True)
     analyser = models.SmallIntegerField()
 

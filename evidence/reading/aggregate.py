@@ -15,14 +15,13 @@ from evidence.access.aggregates import (
     Key,
     Measure,
     Metric,
-    TimeBuckets,
     Totals,
     aggregate_groups,
     aggregate_total,
-    is_time_zone,
 )
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.sql import SQL
+from evidence.access.time_buckets import TimeBuckets, is_time_zone
 from evidence.declarations.declaration import (
     NUMBER_AGGREGATIONS,
     Field,

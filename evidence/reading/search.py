@@ -99,7 +99,9 @@ def _stale_streams(visible: Sequence[VisibleRecords]) -> Iterator[StreamKey]:
 
 
 def _filtered_streams(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:
-    visible = _requested_streams(gate, request)
+    visible: Sequence[VisibleRecords] = _requested_streams(gate, request)
+    if request.restrict is not None:
+        visible = [request.restrict(stream) for stream in visible]
     if request.filters:
         stream = _one_stream(visible, request)
         visible = [stream.filter(filters.parse_filters(stream, request.filters))]

@@ -1,13 +1,12 @@
 """Run lexical search over all matches and return hits with excerpts."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 from evidence.access.ranking.matches import (
     HitPosition,
-    Match,
     Matches,
     StreamQuery,
 )
@@ -42,8 +41,6 @@ MAX_WEIGHTED_WORDS = 16
 """With more words, all have the weight 1, because each is counted."""
 UNCOUNTED_LIMIT = 600
 """Records in which a phrase is verified first, if its matches need no count."""
-FEW_CANDIDATES = 2_500
-"""Up to this many, the positions of all are cheaper than asking for them twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,37 +202,32 @@ class VerifiedPage:
 def _verified_hits(
     query: Query, matches: Matches, page: LexicalPage, *, from_text: bool
 ) -> VerifiedPage:
-    """Read candidates until the page is full. A first page of verified hits reads on to count them."""
+    """Read candidates until the page is full. A first page of verified hits reads on to count them.
+
+    The order of words excludes most texts without the phrase. It is tested in the fields that the grant
+    shows, like the texts, so that hidden fields do not change how far this reads.
+    """
     max_hits = page.limit + 1
     max_read = COUNT_LIMIT + 1 if from_text else max_hits
+    candidates = matches.hits(limit=max_read, after=page.after)
+    possible = [hit for hit in candidates if hit.is_possible]
     is_first = page.after is None
-    min_read = (max_read if page.count_phrases else UNCOUNTED_LIMIT) if is_first else 0
+    min_read = (len(possible) if page.count_phrases else UNCOUNTED_LIMIT) if is_first else 0
     hits: list[Hit] = []
     builder = HitBuilder(query)
-    read, count, complete = 0, 0, True
-    for batch in _candidates(matches, page, max_read=max_read):
-        found = builder.to_hits(batch)
-        read, count = read + len(batch), count + len(found)
+    count, complete = 0, True
+    for start in range(0, len(possible), CANDIDATE_BATCH_SIZE):
+        is_full = len(hits) == max_hits and start >= min_read
+        if builder.exhausted or is_full:
+            return VerifiedPage(hits, exhausted=False, complete=complete, counted=(count, False))
+        found = builder.to_hits(matches.load(possible[start : start + CANDIDATE_BATCH_SIZE]))
+        count += len(found)
         if len(hits) < max_hits:
             hits.extend(found[: max_hits - len(hits)])
             complete = builder.complete
-        if builder.exhausted or (len(hits) == max_hits and not (from_text and read < min_read)):
-            return VerifiedPage(hits, exhausted=False, complete=complete, counted=(count, False))
-    exhausted = read < max_read
+    exhausted = len(candidates) < max_read and not builder.exhausted
     counted = (count, is_first and exhausted and builder.complete)
     return VerifiedPage(hits, exhausted=exhausted, complete=complete, counted=counted)
-
-
-def _candidates(matches: Matches, page: LexicalPage, *, max_read: int) -> Iterator[list[Match]]:
-    """Yield up to ``max_read`` candidates. Only a count needs the positions of many at once."""
-    limits = [max_read]
-    if not page.count_phrases and max_read > FEW_CANDIDATES < matches.count:
-        limits = [UNCOUNTED_LIMIT, max_read - UNCOUNTED_LIMIT]
-    after = page.after
-    for limit in limits:
-        for batch in matches.batches(limit=limit, after=after, size=CANDIDATE_BATCH_SIZE):
-            yield batch
-            after = batch[-1].rank if batch else after
 
 
 def needs_text_check(query: Query, plans: Sequence[StreamQuery]) -> bool:

@@ -1,11 +1,12 @@
 """Plan a query or a word filter: searchable fields, languages and modes of each visible stream."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from evidence.access.granted_streams import GrantedStream
 from evidence.access.ranking.matches import CompiledQuery, StreamQuery
+from evidence.access.ranking.prefixes import CodedStream
 from evidence.access.ranking.scores import matches_condition
 from evidence.access.ranking.vectors import (
     EmbeddingProgress,
@@ -15,14 +16,17 @@ from evidence.access.ranking.vectors import (
 )
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import ConnectionFacts
-from evidence.access.sql import SQL, join_sql
+from evidence.access.sql import SQL, in_time_range, join_sql
+from evidence.declarations.storage_layout import in_code_order
 from evidence.errors import InvalidRequest
 from evidence.search.analysis import VERSION
 from evidence.search.analysis.matcher import needs_verification
-from evidence.search.analysis.pg_text_search import any_prefix_tsquery, score_terms, to_tsquery
+from evidence.search.analysis.pg_text_search import lexeme_starts, score_terms, to_tsquery
+from evidence.search.analysis.phrase_pairs import AllOf, AnyOf, Condition, required_pairs
 from evidence.search.analysis.query_parser import parse
 from evidence.search.analysis.query_tree import Query, QueryError
 from evidence.search.embedding import Embedder, configured_embedder
+from evidence.search.query_dates import DatedQuery, find_date
 
 
 def is_stale(facts: ConnectionFacts) -> bool:
@@ -53,31 +57,93 @@ def plan_queries(
     query: Query, searched: Sequence[VisibleRecords], *, scored: bool = True
 ) -> list[StreamQuery]:
     """Compile the query for each stream in which it can match; unscored plans omit score terms."""
-    return [plan for visible in searched for plan in _stream_queries(query, visible, scored=scored)]
+    dated = find_date(query)
+    return [
+        plan
+        for visible in searched
+        for plan in _stream_queries(query, dated, visible, scored=scored)
+    ]
 
 
 def _stream_queries(
-    query: Query, visible: VisibleRecords, *, scored: bool
+    query: Query, dated: DatedQuery | None, visible: VisibleRecords, *, scored: bool
 ) -> Iterator[StreamQuery]:
-    """Yield one query per set of granted fields and set of languages."""
+    """Yield one query per set of granted fields and set of languages, and per day if it has a date."""
     for group in group_by_grant_and_language(visible):
         codes = _field_codes(group)
         languages = group.connections[0].languages
         tsquery = to_tsquery(query, codes=codes, languages=languages)
         if tsquery is not None:
             words = score_terms(query, codes=codes, languages=languages) if scored else {}
-            yield StreamQuery(group, CompiledQuery(tsquery, tuple(words), tuple(words.values())))
+            terms = CompiledQuery(tsquery, tuple(words), tuple(words.values()))
+            if scored and not any(map(is_stale, group.connections)):
+                terms = replace(terms, required=_required(query, group, codes))
+            yield StreamQuery(group, terms)
+            if dated is not None and group.shows(visible.stream.consent_time_field):
+                yield from _queries_by_day(query, tsquery, dated, group, codes=codes)
 
 
-def plan_prefixes(
-    alternatives: Sequence[Sequence[str]], searched: Sequence[VisibleRecords]
-) -> list[list[StreamQuery]]:
-    """Return for each stream one unscored query per alternative, for words with any of its prefixes."""
+def _queries_by_day(
+    query: Query, tsquery: str, dated: DatedQuery, group: VisibleRecords, *, codes: dict[str, str]
+) -> Iterator[StreamQuery]:
+    """Yield one query for the records of each day that lack the words of its date.
+
+    They score as if they had those words at the lowest tier.
+    """
+    languages = group.connections[0].languages
+    if needs_verification(query, languages=languages):
+        return
+    matching = f"!({tsquery})"
+    words: dict[tuple[str, ...], int] = {}
+    if dated.rest is not None:
+        rest = to_tsquery(dated.rest, codes=codes, languages=languages)
+        if rest is None:
+            return
+        matching = f"({rest}) & {matching}"
+        words.update(score_terms(dated.rest, codes=codes, languages=languages))
+    words[(matching,)] = dated.words
+    compiled = CompiledQuery(matching, tuple(words), tuple(words.values()))
+    for period in dated.periods:
+        of_day = group.filter([], period=[in_time_range("r.consent_time", period)])
+        yield StreamQuery(of_day, compiled, has_few_rows=True)
+
+
+def _required(query: Query, group: VisibleRecords, codes: Mapping[str, str]) -> SQL | None:
+    """Return a condition on the order of words in the fields that the grant shows, if there is one."""
+    pairs = required_pairs(query, languages=group.connections[0].languages)
+    if pairs is None:
+        return None
+    in_order = in_code_order(group.layout["search"].values())
+    fields = {name: in_order.index(code) + 1 for name, code in codes.items()}
+    return SQL("(r.word_order IS NULL OR ") + _has_pairs(pairs, fields) + SQL(" IS TRUE)")
+
+
+def _has_pairs(condition: Condition, fields: Mapping[str, int]) -> SQL:
+    if isinstance(condition, AllOf | AnyOf):
+        separator = " AND " if isinstance(condition, AllOf) else " OR "
+        parts = [_has_pairs(each, fields) for each in condition.conditions]
+        return SQL("(") + join_sql(separator, parts) + SQL(")")
+    searched = [fields[name] for name in fields if condition.field in (None, name)]
+    in_fields = [
+        join_sql(" AND ", (_has_any(pair, number) for pair in condition.pairs))
+        for number in searched
+    ]
+    return SQL("(") + join_sql(" OR ", in_fields or [SQL("false")]) + SQL(")")
+
+
+def _has_any(alternatives: Sequence[bytes], number: int) -> SQL:
+    """Return a condition that the order of words of a field contains any of the alternatives."""
+    found = (
+        SQL(f"position(%s::bytea IN r.word_order[{number:d}]) > 0", (pair,))
+        for pair in alternatives
+    )
+    return SQL("(") + join_sql(" OR ", found) + SQL(")")
+
+
+def coded_streams(searched: Sequence[VisibleRecords]) -> list[CodedStream]:
+    """Return each stream with what the lexemes of its granted fields begin with."""
     return [
-        [
-            StreamQuery(group, CompiledQuery(any_prefix_tsquery(prefixes, codes=codes), ()))
-            for prefixes in alternatives
-        ]
+        CodedStream(group, lexeme_starts(codes))
         for visible in searched
         for group in group_by_grant_and_language(visible)
         if (codes := _field_codes(group))
@@ -195,6 +261,5 @@ def words_filter(visible: VisibleRecords, name: str, text: str, *, param: str) -
             )
         codes = {name: group.layout["search"][name]}
         tsquery = to_tsquery(query, codes=codes, languages=languages)
-        ids = [facts.connection_id for facts in group.connections]
-        branches.append(matches_condition(ids, visible.stream.name, tsquery or ""))
+        branches.append(matches_condition(group.connection_for, visible.stream.name, tsquery or ""))
     return SQL(" AND (") + join_sql(" OR ", branches) + SQL(")")

@@ -202,6 +202,8 @@ class SearchRequest:
     until: str | None = None
     count_phrases: bool = True
     """Whether to count all matches of a phrase, which takes longer than to find a page of them."""
+    restrict: Callable[[VisibleRecords], VisibleRecords] | None = None
+    """Excludes further records of each stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +241,7 @@ class SearchResult:
 MAX_WORDS_CHECKED: Final = 8
 """Words of a query to look up; each costs one query."""
 MAX_CANDIDATES_READ: Final = 200
-"""Records in which an exact word or phrase is verified before its absence stays unknown."""
+"""Candidates for an exact word or phrase before its absence stays unknown."""
 MAX_FORMS: Final = 3
 
 
@@ -285,8 +287,8 @@ def _is_absent(leaf: Leaf, searched: Sequence[VisibleRecords]) -> bool:
         return not Matches(plans, counted_to=0).count
     builder = HitBuilder(Query(leaf))
     matches = Matches(plans, counted_to=MAX_CANDIDATES_READ)
-    candidates = matches.page(limit=MAX_CANDIDATES_READ + 1)
-    if builder.to_hits(candidates):
+    candidates = matches.hits(limit=MAX_CANDIDATES_READ + 1, after=None)
+    if builder.to_hits(matches.load([hit for hit in candidates if hit.is_possible])):
         return False
     return builder.complete and len(candidates) <= MAX_CANDIDATES_READ
 

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from evidence.access.aggregates import SMALL_GROUP
-from evidence.access.ranking.match_counts import mark_few_visible
 from evidence.access.ranking.matches import Match, Matches
-from evidence.access.ranking.scores import matching_queries
+from evidence.access.ranking.prefixes import occurring_prefixes
 from evidence.access.records import VisibleRecords
 from evidence.search.analysis.query_tree import Leaf, Or, Query
 from evidence.search.analysis.spelling import (
@@ -19,13 +18,11 @@ from evidence.search.analysis.spelling import (
     words_with_prefix,
 )
 from evidence.search.analysis.tokenizer import WorkLimit
-from evidence.search.query_planner import plan_prefixes, plan_queries
+from evidence.search.query_planner import coded_streams, plan_queries
 from evidence.search.results import Spellings, SuggestionHolder, visible_texts
 
 MAX_CORRECTED_WORDS = 4
 """Words of a query to suggest spellings for; each costs up to six queries."""
-PREFIXES_PER_PROBE = 6
-"""Edited prefixes to look up together before each of those that occur is looked up alone."""
 MAX_TEXTS_READ = 100
 MAX_COUNTED = 10_000
 """Up to this many matches are read from the inverted index to find the newest ones."""
@@ -68,28 +65,13 @@ def _suggest_for_word(
 
 
 def _prefix_sets(leaf: Leaf, searched: Sequence[VisibleRecords]) -> Iterator[tuple[str, ...]]:
-    """Yield the sets of prefixes to search for candidates. An edited one needs a visible record."""
+    """Yield the sets of prefixes to search for candidates; all but the first need a visible record."""
     own, edited = candidate_prefixes(leaf)
-    # To ask which of its own occur would take as long as to count the records of each in turn.
-    yield from ((prefix,) for prefix in own)
-    if occurring := _occurring(edited, searched):
-        yield tuple(occurring)
-
-
-def _occurring(prefixes: Sequence[str], searched: Sequence[VisibleRecords]) -> Sequence[str]:
-    """Return the prefixes that any visible record has; all of them for a grant of few records.
-
-    Up to two queries, and one for a grant that restricts times or records.
-    """
-    for size in (PREFIXES_PER_PROBE, 1):
-        groups = [prefixes[at : at + size] for at in range(0, len(prefixes), size)]
-        plans = plan_prefixes(groups, searched) if groups else []
-        # Few records are read one by one, since the inverted index would also read hidden ones.
-        if any(plan.has_few_rows for plan in mark_few_visible([each[0] for each in plans])):
-            return prefixes
-        found = matching_queries(plans)
-        prefixes = [prefix for number in found for prefix in groups[number]]
-    return prefixes
+    yield own[:1]
+    occurring = set(occurring_prefixes(coded_streams(searched), [*own[1:], *edited]))
+    yield from ((prefix,) for prefix in own[1:] if prefix in occurring)
+    if found := tuple(prefix for prefix in edited if prefix in occurring):
+        yield found
 
 
 def _any_prefix(prefixes: Sequence[str]) -> Query:

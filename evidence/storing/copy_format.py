@@ -17,6 +17,7 @@ from evidence.search.analysis.pg_text_search import EncodedLexemes
 NULL = b"\\N"
 BINARY_NULL = struct.pack(">i", -1)
 _BINARY_START = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_BYTEA = 17
 _BINARY_END = struct.pack(">h", -1)
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -99,6 +100,17 @@ def binary_tsvector(lexemes: EncodedLexemes) -> bytes:
     """Encode a tsvector of distinct lexemes in any order, without positions."""
     encoded = lexemes.text.encode()
     return struct.pack(">ii", len(encoded) + 4, lexemes.total) + encoded
+
+
+def binary_bytes_array(values: Sequence[bytes | None]) -> bytes:
+    """Encode a bytea[]; an empty one is null."""
+    if not values:
+        return BINARY_NULL
+    parts = [
+        BINARY_NULL if each is None else struct.pack(">i", len(each)) + each for each in values
+    ]
+    content = struct.pack(">5i", 1, None in values, _BYTEA, len(values), 1) + b"".join(parts)
+    return struct.pack(">i", len(content)) + content
 
 
 def copy_rows(columns: str, rows: Iterable[bytes]) -> None:

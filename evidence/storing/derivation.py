@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from evidence.declarations.declaration import TITLE_ROLE, StreamDeclaration
-from evidence.declarations.storage_layout import link_columns, typed_columns
+from evidence.declarations.storage_layout import in_code_order, link_columns, typed_columns
 from evidence.declarations.values import field_text, parse_instant, sort_key
 from evidence.models.digests import value_digest
 from evidence.search.analysis import VERSION
@@ -157,14 +157,15 @@ def _search(
         for field, code in target.layout["search"].items()
         if (text := field_text(data.get(field)))
     ]
-    codes = len(target.layout["search"])
+    codes = target.layout["search"].values()
+    lexemes = encode_lexemes(fields, languages=target.languages, codes=len(codes))
+    orders = [lexemes.orders.get(code) for code in in_code_order(codes)]
     return copy_format.binary_row(
         copy_format.binary_text(target.connection_id),
         copy_format.binary_text(target.stream.name),
         copy_format.binary_text(key),
-        copy_format.binary_tsvector(
-            encode_lexemes(fields, languages=target.languages, codes=codes)
-        ),
+        copy_format.binary_tsvector(lexemes),
+        copy_format.binary_bytes_array(orders),
         copy_format.binary_timestamp(authored_at),
         copy_format.binary_smallint(VERSION),
     )

@@ -65,12 +65,13 @@ SELECT gin_clean_pending_list(i.inhrelid::regclass)
 FROM pg_inherits i WHERE i.inhparent = 'search_text_terms'::regclass
 """
 # Only columns that queries compare; sampling terms is slow, so only the written partitions get it.
-ANALYZE = (
-    "ANALYZE evidence_record"
-    " (connection_id, stream, record_key, sort_key, consent_time, link_1, link_2, link_3)",
-    "ANALYZE evidence_recordchange (connection_id, stream, record_key, seq)",
-    "ANALYZE evidence_searchtext (connection_id, stream, record_key, authored_at)",
-)
+ANALYZED_COLUMNS = {
+    "evidence_record": (
+        "(connection_id, stream, record_key, sort_key, consent_time, link_1, link_2, link_3)"
+    ),
+    "evidence_recordchange": "(connection_id, stream, record_key, seq)",
+    "evidence_searchtext": "(connection_id, stream, record_key, authored_at)",
+}
 PARTITIONS = """
 SELECT DISTINCT (
     SELECT t.tableoid::regclass::text FROM evidence_searchtext t
@@ -92,6 +93,15 @@ FROM pg_dist_shard_placement p, master_run_on_worker(ARRAY[p.nodename], ARRAY[p.
 ], false) r
 WHERE p.shardid IN (
     SELECT get_shard_id_for_distribution_column('evidence_searchtext', c) FROM unnest(%s::text[]) c)
+"""
+# Parameters: tables, columns of each, connection ids, whose shards alone are analyzed.
+ANALYZE_SHARDS = """
+SELECT count(*) FILTER (WHERE r.success)
+FROM unnest(%s::text[], %s::text[]) t(name, columns), pg_dist_shard_placement p,
+    master_run_on_worker(ARRAY[p.nodename], ARRAY[p.nodeport::int], ARRAY[
+        format('ANALYZE %%s %%s', shard_name(t.name::regclass, p.shardid), t.columns)], false) r
+WHERE p.shardid IN (
+    SELECT get_shard_id_for_distribution_column(t.name::regclass, c) FROM unnest(%s::text[]) c)
 """
 
 
@@ -159,11 +169,13 @@ def flush_pending_lists(connection_ids: Iterable[str]) -> None:
 
 def _analyze(connection_ids: Collection[str]) -> None:
     with connection.cursor() as cursor:
-        for statement in ANALYZE:
-            cursor.execute(statement)
         if settings.PDPP_DISTRIBUTED:
-            cursor.execute("ANALYZE evidence_searchtext")
+            columns = ANALYZED_COLUMNS | {"evidence_searchtext": ""}
+            values = [[*columns], [*columns.values()], list(connection_ids)]
+            cursor.execute(ANALYZE_SHARDS, values)
             return
+        for table, names in ANALYZED_COLUMNS.items():
+            cursor.execute(f"ANALYZE {table} {names}")
         cursor.execute(PARTITIONS, [list(connection_ids)])
         for (partition,) in cursor.fetchall():
             if partition is not None:

@@ -25,7 +25,8 @@ CHANGE_COLUMNS = (
     " consent_time_before, recorded_at)"
 )
 SEARCH_COLUMNS = (
-    "evidence_searchtext (connection_id, stream, record_key, terms, authored_at, analyser)"
+    "evidence_searchtext (connection_id, stream, record_key, terms, word_order, authored_at,"
+    " analyser)"
 )
 
 # One connection and stream per statement, so that PostgreSQL plans for a single partition.

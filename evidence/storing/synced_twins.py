@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.storing import stored_keys
 from evidence.storing.sync_batch import SyncBatch, SyncedRecord, SyncRules
 from evidence.storing.targets import load_one_target
@@ -13,9 +14,9 @@ from evidence.storing.targets import load_one_target
 def use_twins(
     batch: SyncBatch, rules: SyncRules, *, owner_id: str, connection_id: str
 ) -> frozenset[str]:
-    """Give records of a batch the keys of their stored twins, and leave out their parts.
+    """Give records of a batch the keys of their stored twins, and leave out their parts and files.
 
-    Returns the keys of these parts. A record that is stored under its own key keeps that.
+    Returns the keys of which files are left out. A record that is stored under its own key keeps that.
     """
     twins = dict[str, str]()
     for name in {seen.stream for seen in batch.seen if seen.key}:
@@ -34,7 +35,7 @@ def use_twins(
     kept = (each for each in batch.records if each.key not in left_out)
     batch.records = [_rename(each, twins[each.key]) if each.key in twins else each for each in kept]
     batch.seen = [replace(each, key=twins.get(each.key, each.key)) for each in batch.seen]
-    return frozenset(left_out)
+    return frozenset(left_out) | twins.keys()
 
 
 def _whole(key: str) -> str:
@@ -44,4 +45,5 @@ def _whole(key: str) -> str:
 
 def _rename(record: SyncedRecord, key: str) -> SyncedRecord:
     data: dict[str, Any] = orjson.loads(record.data)
+    data.pop(BLOB_REFERENCE, None)
     return replace(record, key=key, data=orjson.dumps({**data, "id": key}))

@@ -47,7 +47,10 @@ class IngestRun:
 
 @dataclass(slots=True)
 class WriteResult:
-    """Outcome of a batch, as counts and receipts, and the lines of new and changed records."""
+    """Outcome of a batch, as counts and receipts, and the lines of new and changed records.
+
+    A record of which only undeclared fields changed counts as unchanged.
+    """
 
     created: int = 0
     updated: int = 0
@@ -246,7 +249,8 @@ class _Writer:
             self.result.created += 1
             self.result.new_lines.append(record.entry.line)
         elif (only := record.entry.only) is not None:
-            self._patch(record, {name: version.data.get(name) for name in only})
+            data = version.data
+            self._patch(record, {name: data[name] for name in only if name in data})
         elif unknown := record.entry.unknown:
             known = {name: value for name, value in version.data.items() if name not in unknown}
             self._patch(record, known)
@@ -284,13 +288,17 @@ class _Writer:
         if not is_patch and current.change_seq > self.run.first_seq[record.ref.connection_id]:
             self._receipt(record, ReceiptCode.DUPLICATE_KEY)
         target = record.entry.target
+        is_declared_changed = not target.stream.fields.keys().isdisjoint(changed)
         self.changes.update(
             record.ref,
             version,
             changed=changed,
             is_search_changed=not target.search_fields.isdisjoint(changed),
-            is_declared_changed=not target.stream.fields.keys().isdisjoint(changed),
+            is_declared_changed=is_declared_changed,
         )
+        if not is_declared_changed:
+            self.result.unchanged += 1
+            return
         self.result.updated += 1
         self.result.changed_lines.append(record.entry.line)
 

@@ -7,8 +7,10 @@ from zoneinfo import TZPATH, reset_tzpath
 
 import pytest
 
-from evidence.access import aggregates
-from tests.world import BANK, PERSONAL, World
+from evidence.access import time_buckets
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
+from tests.world import BANK, PERSONAL, WORK, World
 
 MAIL = "/v1/streams/messages/aggregate"
 MONEY = "/v1/streams/transactions/aggregate"
@@ -65,6 +67,19 @@ def test_groups_carry_sums(world: World) -> None:
         {"key": "Acme GmbH", "count": 2, "value": 820000},
         {"key": "Eva Lang", "count": 1, "value": -234000},
     ]
+
+
+def test_groups_count_records_of_several_connections(world: World) -> None:
+    world.put((WORK, "messages", {"id": "w1", "from_name": "Lycée", "received_at": "2026-03-05T18:30:00Z"}),
+              (PERSONAL, "messages", {"id": "p1", "from_name": "Lycée", "received_at": "2026-03-31T18:30:00Z"}))  # fmt: skip
+    messages = StreamRequest(name="messages")
+    world.grant("erin", GrantRequest(connection_ids=[PERSONAL, WORK], streams=[messages]))
+    of_both = {"metric": "count", "filter__from_name": "Lycée"}
+
+    by_name = ask(world, MAIL, "erin", group_by="from_name", **of_both)
+    assert by_name["groups"] == [{"key": "Lycée", "count": 2}]
+    by_month = ask(world, MAIL, "erin", group_by_time="received_at", granularity="month", **of_both)
+    assert by_month["groups"] == [{"key": "2026-03-01", "count": 2}]
 
 
 def test_time_buckets_follow_the_zone(world: World) -> None:
@@ -127,13 +142,13 @@ def test_bad_aggregates_name_the_parameter(
 @pytest.fixture
 def newly_named_zone(tmp_path: Path) -> Iterator[str]:
     """A zone that this machine has heard of, and its database has not."""
-    aggregates._time_zones.cache_clear()
+    time_buckets._time_zones.cache_clear()
     (tmp_path / "Mars").mkdir()
     (tmp_path / "Mars/Base").write_bytes(b"TZif")
     reset_tzpath([tmp_path, *TZPATH])
     yield "Mars/Base"
     reset_tzpath()
-    aggregates._time_zones.cache_clear()
+    time_buckets._time_zones.cache_clear()
 
 
 def test_a_zone_that_the_database_does_not_know_is_refused(

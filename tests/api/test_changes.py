@@ -30,6 +30,7 @@ from tests.world import (
     Answer,
     World,
     mail,
+    statements,
 )
 
 LIST = "/v1/streams/messages/records"
@@ -464,7 +465,7 @@ def test_over_many_connections_a_bookmark_stays_short_and_works_the_same(
     world.grant("few", GrantRequest(connection_ids=ids[:8], streams=terms))
     first = feed(world, "beginning", "many", limit=5)
     with django_assert_num_queries(
-        3 + CHANGES + FIRST_LEDGER
+        statements(3 + CHANGES + FIRST_LEDGER, 33)
     ):  # token, bookmark given back, changes, bookmark given out
         second = feed(world, first.body["next_changes_since"], "many", limit=5)
     third = feed(world, second.body["next_changes_since"], "many", limit=5)
@@ -498,7 +499,7 @@ def test_a_page_takes_two_queries_whatever_it_tells(
 ) -> None:
     since = bookmark(world)
     world.put((PERSONAL, "messages", m3(subject="B")))
-    with django_assert_num_queries(1 + CHANGES + LEDGER):  # token, changes
+    with django_assert_num_queries(statements(1 + CHANGES + LEDGER, 8)):  # token, changes
         feed(world, "beginning")
-    with django_assert_num_queries(1 + CHANGES + LEDGER):  # token, changes
+    with django_assert_num_queries(statements(1 + CHANGES + LEDGER, 7)):  # token, changes
         feed(world, since)

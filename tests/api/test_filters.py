@@ -11,6 +11,7 @@ from evidence.ledger.disclosures import (
     read_disclosures,
     resolve_pseudonyms,
 )
+from evidence.models.connections import Connection
 from tests.world import BANK, BOBS_FIELDS, CHAT, PERSONAL, WORK, World, mail
 
 MAIL = "/v1/streams/messages/records"
@@ -62,6 +63,25 @@ def test_conditions(world: World, query: dict[str, str], expected: list[str]) ->
     assert ids(world, **ONE, **query) == expected
     counted = world.get("/v1/streams/messages/aggregate", metric="count", **ONE, **query)
     assert counted.body["value"] == len(expected)
+
+
+@pytest.mark.parametrize("languages", [["en", "de"], ["de"]])
+@pytest.mark.parametrize("keys", [None, ["m2", "m5", "w1"]])
+def test_words_select_records_of_several_connections(
+    world: World, keys: list[str] | None, languages: list[str]
+) -> None:
+    Connection.unscoped.filter(pk=WORK).update(languages=languages)
+    of_work = mail("w1", "2026-05-01T09:00:00Z", size_bytes=5, body_text="Kosten der Trip-Woche")
+    world.put((WORK, "messages", of_work))
+    messages = StreamRequest(name="messages", resources=keys)
+    world.grant("erin", GrantRequest(connection_ids=[PERSONAL, WORK], streams=[messages]))
+    words = {"who": "erin", "filter__body_text__words": "trip"}
+
+    assert ids(world, **words) == ["m5", "w1"]
+    assert ids(world, sort="size_bytes", **words) == ["w1", "m5"]
+    counted = world.get("/v1/streams/messages/aggregate", metric="count", **words)
+    assert counted.body["value"] == 2
+    assert sorted(ids(world, SEARCH, q="trip", streams="messages", **words)) == ["m5", "w1"]
 
 
 @pytest.mark.parametrize(

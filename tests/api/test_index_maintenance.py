@@ -8,8 +8,9 @@ from django.core.management import CommandError, call_command
 
 from evidence.errors import ConnectionNotFound
 from evidence.models.connections import Connection
+from evidence.models.records import SearchText
 from evidence.storing.connections import create_connection, set_languages
-from evidence.storing.reindex import outdated_connections, reindex, reindex_batch
+from evidence.storing.reindex import mark_outdated, outdated_connections, reindex, reindex_batch
 from operations import background_jobs
 from tests.storing import stored
 from tests.world import NOW, PERSONAL, WORK, Answer, World
@@ -177,3 +178,16 @@ def test_the_command_does_what_is_pending(french: World) -> None:
 def test_the_command_knows_its_connections(world: World) -> None:
     with pytest.raises(CommandError, match="No connection cin_nowhere"):
         command("--connection", "cin_nowhere")
+
+
+def test_a_phrase_is_found_whatever_order_of_words_an_older_analyser_stored(world: World) -> None:
+    mail(world, "p1", "a grand canal")
+    for stored_order in (None, []):
+        SearchText.unscoped.update(word_order=stored_order)
+        mark_outdated([PERSONAL])
+        assert asked(world, '"grand canal"').ids == ["p1"]
+
+    sum(reindex([PERSONAL]))
+    assert asked(world, '"grand canal"').ids == ["p1"]
+    SearchText.unscoped.update(word_order=None)
+    assert asked(world, '"grand canal"').ids == ["p1"]

@@ -9,7 +9,7 @@ from evidence.access.ranking import matches
 from evidence.models.records import Record
 from evidence.search import lexical
 from tests.scenarios import scenario
-from tests.world import CHAT, LEDGER, PERSONAL, WORK, World
+from tests.world import CHAT, LEDGER, PERSONAL, WORK, World, statements
 
 SEARCH = "/v1/search"
 
@@ -188,7 +188,7 @@ def test_search_query_counts(
 ) -> None:
     hits(world, q="lease")
     # The token with all that hangs on it; how many hits there are; their places; their rows.
-    with django_assert_num_queries(4 + LEDGER):
+    with django_assert_num_queries(statements(4 + LEDGER, 10)):
         hits(world, q="lease")
 
 

@@ -6,12 +6,15 @@ from itertools import product
 from typing import Any
 
 import pytest
+from django.db import connection
+from pytest_django import DjangoDbBlocker
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.access.ranking import match_counts, matches, top_k
+from evidence.access.ranking import match_counts, matches, prefixes, top_k
 from evidence.search import lexical as search
-from tests.world import CHAT, PERSONAL, WORK, World
+from tests.arranged import Arranged
+from tests.world import CHAT, PERSONAL, WORK, World, statements
 
 WORDS = ("quokka", "zephyr", "kumquat")
 DAYS = ("2026-01-10", "2026-01-11", "2026-02-20", None)
@@ -36,9 +39,9 @@ def records() -> Iterator[tuple[str, str, dict[str, Any]]]:
         yield CHAT, "messages", data | {"sent_at": f"2026-01-1{number % 4}T00:00:00Z"}
 
 
-@pytest.fixture
-def crowded(world: World) -> World:
+def crowd() -> World:
     """Eve sees no times, Frank sees them in one of two sources only."""
+    world = World.build()
     world.put(*records())
     timeless = StreamRequest(name="messages", fields=["id", "subject", "body_text"])
     mail = GrantRequest(connection_ids=[PERSONAL, WORK], streams=[timeless])
@@ -46,6 +49,17 @@ def crowded(world: World) -> World:
     world.grant("eve", mail)
     world.grant("frank", mail, chat)
     return world
+
+
+@pytest.fixture(scope="module")
+def _crowd(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Arranged[World]:
+    with django_db_blocker.unblock():
+        return Arranged.by(crowd)
+
+
+@pytest.fixture
+def crowded(_crowd: Arranged[World], db: None) -> World:
+    return _crowd.again()
 
 
 @pytest.fixture
@@ -121,11 +135,30 @@ def test_all_strategies_sort_newest_first(
     scaled({(search, "FREQUENT_COUNT"): 30})
     scaled({(matches, "SORT_IN_PYTHON_MAX"): 0, (matches, "SCORE_ALL_MAX"): 10**6})
     expected = paged(crowded, who, "zephyr", sort="-time")
-    for sizes in ((5, 20), (1,), (500,)):
-        scaled({(matches, "SCORE_ALL_MAX"): 0, (matches, "RECENCY_SCAN_SIZES"): sizes})  # type: ignore[dict-item]
+    scaled({(matches, "SCORE_ALL_MAX"): 0})
+    for first, longest in ((5, 20), (1, 1), (500, 500)):
+        scaled({(matches, "RECENCY_SCAN_SIZE"): first, (matches, "MAX_RECENCY_SCAN_SIZE"): longest})
         assert paged(crowded, who, "zephyr", sort="-time") == expected
     scaled({(matches, "SORT_IN_PYTHON_MAX"): 10**6})
     assert paged(crowded, who, "zephyr", sort="-time") == expected
+
+
+@pytest.mark.parametrize("has_statistics", [False, True])
+def test_first_letter_errors_are_corrected_by_words_of_rare_fields_and_tiers(
+    crowded: World, scaled: Callable[[dict[Any, int]], None], has_statistics: bool
+) -> None:
+    hidden = {"id": "t", "text": "tarmalade", "sent_at": "2026-01-10T00:00:00Z"}
+    long = {"id": "m", "body_text": "marmalade " + "filler " * 900}
+    crowded.put((CHAT, "messages", hidden), (WORK, "messages", long))
+    prefixes._known_starts.cache_clear()
+    if has_statistics:
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE evidence_searchtext")
+    scaled({})
+    for _ in range(2):
+        meta = crowded.get("/v1/search", "eve", q="narmalade").body["meta"]
+        assert meta["suggestions"] == {"narmalade": ["marmalade"]}
+    assert bool(prefixes._known_starts(prefixes.current_hour())) is has_statistics
 
 
 @pytest.mark.parametrize("q", ["quokka", "filler", "zephyr kumquat", "filler -zephyr"])
@@ -167,10 +200,10 @@ def test_large_count_is_cached_until_a_change(
 
     known = count("eve")
     assert count("eve") == known
-    assert len(computed) == 1
+    assert len(computed) == statements(1, 2)
     crowded.put((PERSONAL, "messages", {"id": "more", "subject": "quokka", "body_text": "quokka"}))
     assert count("eve") == known + 1
-    assert len(computed) == 2
+    assert len(computed) == statements(2, 3)
     assert count("frank") > known + 1
     assert count("gina") < known
-    assert len(computed) == 4
+    assert len(computed) == statements(4, 6)

@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from tests.scenarios import scenario
-from tests.world import CHAT, LEDGER, PERSONAL, WORK, World, mail
+from tests.world import CHAT, LEDGER, PERSONAL, WORK, World, mail, statements
 
 SEARCH = "/v1/search"
 DAY = "2026-04-01T09:00:00Z"
@@ -296,5 +296,5 @@ def test_hybrid_search_runs_six_queries_if_all_words_match(
     embedded.get(SEARCH, q="signed lease", mode="hybrid")
     # the token; how far the vectors have come; of the words: whether the limited time is short,
     # their places, their rows; the nearest passages
-    with django_assert_num_queries(6 + LEDGER):
+    with django_assert_num_queries(statements(6 + LEDGER, 12)):
         assert embedded.get(SEARCH, q="signed lease", mode="hybrid").ids

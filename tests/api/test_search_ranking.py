@@ -237,3 +237,31 @@ def test_pages_of_other_spellings_are_consistent(world: World) -> None:
     hits, metas = paged(world, "headphnes unheardof", limit=2)
     assert sorted(key for _, key in hits) == ["h0", "h1", "h2", "h3", "h4"]
     assert all(meta["suggestions"] == {"headphnes": ["headphones"]} for meta in metas)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["2024-03-15", "15.3.2024", "15 March 2024", "Friday, March 15, 2024", "15. März 2024",
+     "vendredi 15 mars 2024", "15 de marzo de 2024"],
+)  # fmt: skip
+def test_full_date_matches_records_of_that_day(world: World, written: str) -> None:
+    world.put(
+        (WORK, "messages", {"id": "says", "subject": f"Quokka on {written}",
+            "received_at": "2024-01-02T10:00:00Z"}),
+        (WORK, "messages", {"id": "day", "subject": "Quokka", "received_at": "2024-03-15T10:00:00Z"}),
+        (WORK, "messages", {"id": "next", "subject": "Quokka",
+            "received_at": "2024-03-16T10:00:00Z"}),
+        (WORK, "messages", {"id": "other", "subject": "Zebra",
+            "received_at": "2024-03-15T10:00:00Z"}),
+    )  # fmt: skip
+    answer = world.get("/v1/search", "alice", q=f"quokka {written}")
+    assert (answer.ids, answer.body["meta"]["count"]) == (["says", "day"], 2)
+    first = world.get("/v1/search", "alice", q=f"quokka {written}", limit=1)
+    cursor = first.body["next_cursor"]
+    second = world.get("/v1/search", "alice", q=f"quokka {written}", limit=1, cursor=cursor)
+    assert (first.ids, second.ids, second.body["has_more"]) == (["says"], ["day"], False)
+    assert world.get("/v1/search", "alice", q=f"quokka -zebra {written}").ids == ["says", "day"]
+    assert sorted(world.get("/v1/search", "alice", q=written).ids) == ["day", "other", "says"]
+    timeless = StreamRequest(name="messages", fields=["id", "subject"])
+    world.grant("eve", GrantRequest(connection_ids=[WORK], streams=[timeless]))
+    assert world.get("/v1/search", "eve", q=f"quokka {written}").ids == ["says"]

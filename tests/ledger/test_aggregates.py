@@ -1,6 +1,8 @@
 """An aggregate discloses each group that it shows, and every record behind a small number."""
 
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.utils import timezone
@@ -17,6 +19,7 @@ from evidence.models.grants import Grant
 from tests.world import BANK, PERSONAL, WORK, World, mail
 
 AGGREGATE = "/v1/streams/messages/aggregate"
+LIST = "/v1/streams/messages/records"
 PAID = "/v1/streams/transactions/aggregate"
 SENDERS, MAILS_EACH = 6, 8
 
@@ -102,6 +105,56 @@ def test_periods_of_single_records_name_them(busy: World) -> None:
 
     assert [group["count"] for group in body["groups"]] == [1] * MAILS_EACH
     assert keys(last_row(busy)) == [(PERSONAL, f"s1-{number}") for number in range(MAILS_EACH)]
+
+
+@pytest.mark.parametrize("granularity", ["day", "week", "month", "quarter", "year"])
+@pytest.mark.parametrize("zone", ["UTC", "America/Havana"])
+@pytest.mark.parametrize("who", ["bob", "dora"])
+def test_periods_count_and_name_the_same_records_as_a_list(
+    busy: World, who: str, zone: str, granularity: str
+) -> None:
+    """Counts come from the index on time, where the grant's terms allow it; the list reads the records."""
+    put_at_the_edges_of_periods(busy)
+    connections = {"bob": (PERSONAL, WORK), "dora": (PERSONAL,)}[who]
+    where = {} if who == "bob" else {"connection_id": PERSONAL}
+    expected: dict[str | None, list[tuple[str, str]]] = {}
+    for one in connections:
+        for record in busy.get(LIST, who, connection_id=one, limit=100).body["data"]:
+            start = period_start(record["data"].get("received_at"), granularity, zone)
+            expected.setdefault(start, []).append((one, record["id"]))
+
+    query = {"group_by_time": "received_at", "granularity": granularity, "time_zone": zone}
+    groups = ask(busy, who, **where, **query, limit=100)["groups"]
+
+    in_order = sorted(expected, key=lambda start: (start is None, start or ""))
+    assert [(group["key"], group["count"]) for group in groups] == [
+        (start, len(expected[start])) for start in in_order
+    ]
+    named = set(keys(last_row(busy, who)))
+    for start, of_period in expected.items():
+        shown = named & set(of_period)
+        assert shown == set(of_period) if len(of_period) < 5 else len(shown) == 1, start
+
+
+def put_at_the_edges_of_periods(world: World) -> None:
+    """Also in the hour that Havana repeats from midnight, on 1 November 2026, and without a time."""
+    edges = ("2026-01-01T00:00:00Z", "2025-12-31T23:59:59.999999Z", "2026-11-01T04:30:00Z",
+             "2026-11-01T05:30:00Z", "2026-11-01T03:59:59Z", "2024-02-29T12:00:00Z", None)  # fmt: skip
+    world.put(*((PERSONAL, "messages", mail(f"e{number}", at)) for number, at in enumerate(edges)))
+
+
+def period_start(at: str | None, granularity: str, zone: str) -> str | None:
+    if at is None:
+        return None
+    day = datetime.fromisoformat(at).astimezone(ZoneInfo(zone)).date()
+    starts = {
+        "day": day,
+        "week": day - timedelta(days=day.weekday()),
+        "month": day.replace(day=1),
+        "quarter": day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1),
+        "year": day.replace(month=1, day=1),
+    }
+    return starts[granularity].isoformat()
 
 
 def test_records_without_a_value_are_a_group_too(world: World) -> None:

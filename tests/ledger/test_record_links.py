@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -46,23 +46,26 @@ def pseudonyms() -> list[Pseudonym]:
 
 @pytest.mark.parametrize(
     "change",
-    ["record_key = 'other'", "stream = 'threads'", "connection_id = 'cin_other'",
-     "nonce = gen_random_uuid()"],
+    [{"record_key": "other"}, {"stream": "threads"}, {"connection_id": "cin_other"},
+     {"nonce": uuid4()}],
+    ids=lambda change: next(iter(change)),
 )  # fmt: skip
 def test_a_changed_link_is_a_fault_of_the_row_that_disclosed_the_record(
-    read: World, change: str
+    read: World, change: dict[str, object]
 ) -> None:
     first = Disclosure.unscoped.order_by("seq").first()
     assert first is not None
-    tamper(f"UPDATE evidence_pseudonym SET {change} WHERE pseudonym = %s", first.pseudonyms[0])  # noqa: S608 - from above
+    links = Pseudonym.unscoped.filter(pseudonym=first.pseudonyms[0])
+    link = links.values().get()
+    links.delete()
+    Pseudonym.unscoped.create(**link | change)
     [problem] = verify(read.owner_id).problems
     assert (problem.chain, problem.seq, problem.message) == (first.chain, 1, CHANGED)
 
 
 def test_a_pseudonym_that_no_row_names_is_a_fault(read: World) -> None:
     one = pseudonyms()[0]
-    tamper("UPDATE evidence_pseudonym SET pseudonym = gen_random_uuid() WHERE pseudonym = %s",
-           one.pseudonym)  # fmt: skip
+    Pseudonym.unscoped.filter(pseudonym=one.pseudonym).update(pseudonym=uuid4())
     assert messages(read) == [UNUSED]
 
 

@@ -27,6 +27,7 @@ from mcp_adapter.surfaces import READ_SURFACE
 from tests.world import LEDGER, NOW, PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"
+ONE = f"{LIST}/m2?connection_id={PERSONAL}"
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, before: Callable[[], object]) -> None:
@@ -156,15 +157,15 @@ def test_record_erased_after_reading_is_not_shown(
 def test_end_of_a_chain_that_another_process_moved_is_read_again(
     world: World, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
-    world.get(LIST)
+    world.get(ONE)
     stale = dict(writer._heads)
-    world.get(LIST)
+    world.get(ONE)
     monkeypatch.setattr(writer, "_heads", stale)
-    assert world.get(LIST).status == 200
+    assert world.get(ONE).status == 200
     verdict = verify(world.owner_id)
     assert (verdict.rows, verdict.chains, verdict.problems) == (3, 1, [])
-    with django_assert_num_queries(2 + LEDGER):  # token, records
-        world.get(LIST)
+    with django_assert_num_queries(2 + LEDGER):  # token, record
+        world.get(ONE)
 
 
 def test_chain_put_back_from_a_backup_is_read_again(

@@ -60,7 +60,7 @@ def test_quoted_prefix_and_field_words_are_not_correctable() -> None:
 
 def test_candidate_words_share_a_prefix_and_keep_accents() -> None:
     own, changed = candidate_prefixes(Leaf("Résultats", 0))
-    assert own == ["result", "resu", "res"]
+    assert own == ("result", "resu", "res")
     assert {"esulta", "ersult", "besult", "rsulta", "rexult", "xresul"} <= set(changed)
     assert not any(each.startswith("res") for each in changed)
     text = "Les Résultats; résumé, result-set 2x"

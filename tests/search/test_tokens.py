@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence.search.analysis.segmentation import TermFilter, is_cjk
-from evidence.search.analysis.tokenizer import WorkLimit, find_tokens, term_frequencies, tokenize
+from evidence.search.analysis.tokenizer import WorkLimit, find_tokens, index_text, tokenize
 from tests.search.texts import LANGUAGES, MIXED
 
 
@@ -29,7 +29,7 @@ def test_letter_split_by_invisible_characters_maps_to_the_whole_range() -> None:
 @pytest.mark.parametrize("joint", ["-", ".", "/", "@", "'"])
 def test_long_joined_run_is_tokenized_as_words(joint: str) -> None:
     row = joint.join(["running"] * 200)
-    counted, length = term_frequencies(row, languages=("en",))
+    counted, length, _ = index_text(row, languages=("en",))
     assert counted == {"running": 200, "run": 200}
     assert length == 200
     assert counted == Counter(term for t in tokenize(row, languages=("en",)) for term in t.terms)
@@ -50,7 +50,7 @@ def test_parts_of_a_compound_share_the_positions_of_the_whole() -> None:
 
 @given(MIXED)
 def test_term_frequencies_equal_token_counts(text: str) -> None:
-    counted, _ = term_frequencies(text, languages=LANGUAGES)
+    counted, _, _ = index_text(text, languages=LANGUAGES)
     listed = Counter(term for t in tokenize(text, languages=LANGUAGES) for term in t.terms)
     assert counted == listed
 
@@ -59,7 +59,7 @@ def test_term_frequencies_equal_token_counts(text: str) -> None:
 @given(MIXED, st.integers(min_value=1, max_value=200))
 def test_term_frequencies_of_a_long_chunk_equal_token_counts(text: str, times: int) -> None:
     stretch = "".join(text.split()) * times
-    counted, _ = term_frequencies(stretch, languages=())
+    counted, _, _ = index_text(stretch, languages=())
     assert counted == Counter(term for t in tokenize(stretch, languages=()) for term in t.terms)
 
 
@@ -109,13 +109,13 @@ def test_find_tokens_returns_the_tokens_that_the_filter_accepts(
 
 
 def test_length_counts_two_cjk_characters_as_one_word() -> None:
-    assert term_frequencies("three e-mail words", languages=())[1] == 4
-    assert term_frequencies("日本語のテキスト", languages=())[1] == 4
-    assert term_frequencies("!!! ...", languages=())[1] == 0
+    assert index_text("three e-mail words", languages=())[1] == 4
+    assert index_text("日本語のテキスト", languages=())[1] == 4
+    assert index_text("!!! ...", languages=())[1] == 0
 
 
 def test_megabytes_without_white_space_are_counted() -> None:
-    counted, length = term_frequencies("日本語" * 100_000, languages=())
+    counted, length, _ = index_text("日本語" * 100_000, languages=())
     assert counted["日"] == counted["本"] == counted["語"] == 100_000
     # Such a stretch is cut every 65,536 code points, and a pair across a cut is not one.
     assert counted["日本"] == 99_998

@@ -14,10 +14,11 @@ from evidence.access.ranking.scores import (
     TIME_INDEXED_TEXT,
     CompiledQuery,
     StreamQuery,
+    by_node,
     select_matches,
 )
 from evidence.access.scope import Only
-from evidence.access.sql import SQL, fetch_all_generic_plan, union_all
+from evidence.access.sql import SQL, fetch_all_generic_plan, fetch_union, union_all
 
 CACHE_SIZE: Final = 256
 MIN_CACHED_COUNT: Final = 1_000
@@ -100,10 +101,19 @@ FEW_VISIBLE_ROWS: Final = 10_000
 
 
 def count_matches(queries: Sequence[StreamQuery], *, max_count: int) -> int:
-    """Return the number of matches, at max_count ``max_count`` + 1. One query, or up to three for words that
-    are in most rows."""
-    if not queries:
-        return 0
+    """Return the number of matches, beyond ``max_count`` some larger number.
+
+    One query, or up to three for words that are in most rows; on Citus as many for each connection, and one more.
+    """
+    total = 0
+    for part in by_node(queries) if queries else ():
+        total += _count_on_node(list(part.values()), max_count)
+        if total > max_count:
+            break
+    return total
+
+
+def _count_on_node(queries: Sequence[StreamQuery], max_count: int) -> int:
     count = cached_count(queries, max_count=max_count)
     if count is None:
         count, seen = _count(queries, max_count)
@@ -113,15 +123,15 @@ def count_matches(queries: Sequence[StreamQuery], *, max_count: int) -> int:
 
 def _count(queries: Sequence[StreamQuery], max_count: int) -> tuple[int, str]:
     """Return the count, and the change numbers when it began."""
-    # CASE skips the count by index unless the terms are rare. Citus would count first, and send
-    # every match to the coordinator.
-    counted = SQL("NULL::bigint")
-    if not settings.PDPP_DISTRIBUTED:
-        counted = SQL("CASE WHEN t.rare THEN ") + _indexed(queries, max_count) + SQL(" END")
+    numbers = change_numbers(queries)
+    if settings.PDPP_DISTRIBUTED:  # they are on the coordinator, and may be older than the count
+        numbers = SQL("%s::text", tuple(fetch_all_generic_plan(SQL("SELECT ") + numbers)[0]))
+    # CASE skips the count by index unless the terms are rare.
     statement = SQL("WITH s AS MATERIALIZED (") + _sample(queries)
     statement += SQL("), t AS MATERIALIZED (SELECT count(*) < %s", (SAMPLE_ROWS,))
-    statement += SQL(f" OR avg(s.hit) < {COMMON_TERM_RATIO} AS rare FROM s) SELECT t.rare, ")
-    statement += counted + SQL(", ") + change_numbers(queries) + SQL(" FROM t")
+    statement += SQL(f" OR avg(s.hit) < {COMMON_TERM_RATIO} AS rare FROM s) SELECT t.rare, CASE")
+    statement += SQL(" WHEN t.rare THEN ") + _indexed(queries, max_count)
+    statement += SQL(" END, ") + numbers + SQL(" FROM t")
     is_rare, count, seen = fetch_all_generic_plan(statement)[0]
     if count is None and not is_rare:
         count = _count_sequentially(queries, max_count)
@@ -209,18 +219,16 @@ def mark_few_visible(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
     if not restricted:
         return list(queries)
     visible = (
-        SQL("SELECT count(*) FROM (SELECT 1 FROM (")
+        SQL("SELECT %s::int, count(*) FROM (SELECT 1 FROM (", (number,))
         + queries[number].visible.select(SQL("1"), source=TIME_INDEXED_TEXT)
         + SQL(f") r LIMIT {FEW_VISIBLE_ROWS + 1}) c")
         for number in restricted
     )
-    counts = fetch_all_generic_plan(union_all(visible))
-    few = {
-        number
-        for number, (count,) in zip(restricted, counts, strict=True)
-        if count <= FEW_VISIBLE_ROWS
-    }
-    return [replace(query, has_few_rows=number in few) for number, query in enumerate(queries)]
+    few = {number for number, count in fetch_union(visible) if count <= FEW_VISIBLE_ROWS}
+    return [
+        replace(query, has_few_rows=query.has_few_rows or number in few)
+        for number, query in enumerate(queries)
+    ]
 
 
 def _is_restricted(query: StreamQuery) -> bool:

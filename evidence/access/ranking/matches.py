@@ -5,7 +5,7 @@ If few rows match, or if scores have too many tier combinations, every match is 
 the cost of an answer, never its content.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from evidence.access.ranking.scores import (
     SearchHitKey,
     all_hits,
     best_first,
+    by_node,
     count_and_first_hits,
     first_hits,
     hit_key,
@@ -24,7 +25,7 @@ from evidence.access.ranking.scores import (
 from evidence.access.ranking.scores import StreamQuery as StreamQuery
 from evidence.access.ranking.top_k import scan_newest, top_hits
 from evidence.access.records import RECORD_COLUMNS, VisibleRecord, VisibleRecords
-from evidence.access.sql import SQL, fetch_all_generic_plan, union_all, value_tables
+from evidence.access.sql import SQL, fetch_union, value_tables
 
 
 class HitLocation(Protocol):
@@ -57,9 +58,7 @@ def load_records(
             for keys in value_tables("n", columns, rows) if rows else ():
                 branch = SQL(f"SELECT n.at, {RECORD_COLUMNS} FROM ") + keys
                 branches.append(branch + group.join_row(SQL("n.id"), "n.key"))
-    if not branches:
-        return [None for _ in locations]
-    found = {at: row for at, *row in fetch_all_generic_plan(union_all(branches))}
+    found = {at: row for at, *row in fetch_union(branches)}
     return [
         streams[location.number].project(tuple(found[at])) if at in found else None
         for at, location in enumerate(locations)
@@ -70,8 +69,9 @@ SORT_IN_PYTHON_MAX = 200
 """Up to this many matches are fetched and sorted in Python."""
 SCORE_ALL_MAX = 1_500
 """Up to this many matches are scored and sorted by the database."""
-RECENCY_SCAN_SIZES = (250, 2_000, 16_000)
-"""Numbers of newest rows of each connection to scan, one after the other."""
+RECENCY_SCAN_SIZE = 250
+"""Number of newest rows of each connection to scan first."""
+MAX_RECENCY_SCAN_SIZE = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,53 @@ class Matches:
     def __init__(
         self, queries: Sequence[StreamQuery], *, counted_to: int, newest: bool = False
     ) -> None:
-        self._queries = mark_few_visible(queries)
+        self._streams = [query.visible for query in queries]
+        self._counted_to = counted_to
+        self._order = newest_first if newest else best_first
+        self._nodes = [
+            NodeMatches(part, counted_to=counted_to, newest=newest) for part in by_node(queries)
+        ]
+
+    @property
+    def count(self) -> int:
+        """The number of matches, exact up to ``counted_to``; beyond it some larger number."""
+        total = 0
+        for node in self._nodes:
+            total += node.count
+            if total > self._counted_to:
+                break
+        return total
+
+    def page(self, *, limit: int, after: HitPosition | None = None) -> list[Match]:
+        """Return the next ``limit`` matches with their records.
+
+        Three queries if there are few matches, one of which counts; else up to one per score.
+        """
+        return self.load(self.hits(limit=limit, after=after))
+
+    def hits(self, *, limit: int, after: HitPosition | None) -> list[SearchHitKey]:
+        """Return the next ``limit`` matches without their records."""
+        start_after = None if after is None else hit_key(after)
+        hits = [hit for node in self._nodes for hit in node.hits(limit, start_after)]
+        return sorted(hits, key=self._order)[:limit] if len(self._nodes) > 1 else hits
+
+    def load(self, hits: Sequence[SearchHitKey]) -> list[Match]:
+        """Return the hits with their records, which are checked for visibility again. One query."""
+        return [
+            Match(self._streams[hit.number], record, hit.rank)
+            for hit, record in zip(hits, load_records(self._streams, hits), strict=True)
+            if record is not None
+        ]
+
+
+class NodeMatches:
+    """The matches of queries that one node answers, by number. The cheapest strategy finds them."""
+
+    def __init__(
+        self, queries: Mapping[int, StreamQuery], *, counted_to: int, newest: bool
+    ) -> None:
+        self._numbers = list(queries)
+        self._queries = mark_few_visible(list(queries.values()))
         self._counted_to = counted_to
         self._newest_first = newest
         self._count: int | None = None
@@ -101,18 +147,12 @@ class Matches:
             self._count = count_matches(self._queries, max_count=self._counted_to)
         return self._count
 
-    def page(self, *, limit: int, after: HitPosition | None = None) -> list[Match]:
-        """Return the next ``limit`` matches with their records.
-
-        Three queries if there are few matches, one of which counts; else up to one per score.
-        """
-        return next(self.batches(limit=limit, after=after, size=limit), [])
-
-    def batches(self, *, limit: int, after: HitPosition | None, size: int) -> Iterator[list[Match]]:
-        """Yield the next ``limit`` matches, loading records ``size`` at a time."""
-        hits = self._hits(limit, None if after is None else hit_key(after))
-        for start in range(0, len(hits), size):
-            yield self._with_records(hits[start : start + size])
+    def hits(self, limit: int, after: SearchHitKey | None) -> list[SearchHitKey]:
+        """Return the first ``limit`` hits after a key."""
+        hits = self._hits(limit, after)
+        if self._numbers == list(range(len(self._numbers))):
+            return hits
+        return [hit._replace(number=self._numbers[hit.number]) for hit in hits]
 
     def _hits(self, limit: int, after: SearchHitKey | None) -> list[SearchHitKey]:
         queries, newest = self._queries, self._newest_first
@@ -146,7 +186,8 @@ class Matches:
         connections = sum(
             len(group.connection_ids) for query in self._queries for group in query.visible.groups
         )
-        for size in RECENCY_SCAN_SIZES:
+        size = RECENCY_SCAN_SIZE
+        while size <= MAX_RECENCY_SCAN_SIZE:
             if size * connections > self.count and self.count <= self._counted_to:
                 return None  # All matches are fewer rows.
             scan = scan_newest(self._queries, after, size=size)
@@ -155,13 +196,6 @@ class Matches:
                 hits = [hit for hit in hits if newest_first(hit) > newest_first(after)]
             if len(hits) >= limit and scan.is_complete_until(hits[limit - 1]):
                 return hits[:limit]
+            complete = sum(map(scan.is_complete_until, hits))
+            size = size * max(4, min(16, 3 * limit // max(complete, 1))) // 2
         return None
-
-    def _with_records(self, hits: Sequence[SearchHitKey]) -> list[Match]:
-        """Return the hits with their records, which are checked for visibility again. One query."""
-        streams = [query.visible for query in self._queries]
-        return [
-            Match(streams[hit.number], record, hit.rank)
-            for hit, record in zip(hits, load_records(streams, hits), strict=True)
-            if record is not None
-        ]

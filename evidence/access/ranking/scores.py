@@ -1,15 +1,18 @@
 """Score and order matching records in SQL, from granted fields only."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
+
+from django.conf import settings
 
 from evidence.access.records import VisibleRecords
 from evidence.access.sql import (
     MAX_NAMED_CONNECTIONS,
     SQL,
     ConnectionGroup,
+    ConnectionIds,
     fetch_all_generic_plan,
     join_sql,
     union_all,
@@ -24,12 +27,14 @@ class CompiledQuery:
     """A query compiled for one stream, as tsquery texts.
 
     ``matching`` selects the matches. ``tiers`` has one tuple per word: the queries for the word at each
-    tier, from the highest to the lowest. ``weights`` multiply the scores of the words.
+    tier, from the highest to the lowest. ``weights`` multiply the scores of the words. ``required`` is a
+    condition on a matching row ``r`` without which its texts cannot contain the phrases of the query.
     """
 
     matching: str
     tiers: tuple[tuple[str, ...], ...]
     weights: tuple[int, ...] = ()
+    required: SQL | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +47,32 @@ class StreamQuery:
     visible: VisibleRecords
     terms: CompiledQuery
     has_few_rows: bool = False
+    hides_time: bool = False
 
     @property
     def shows_time(self) -> bool:
         """Return whether the consent time is visible and may order hits; if hidden, it counts as missing."""
-        return self.visible.shows(self.visible.stream.consent_time_field)
+        return not self.hides_time and self.visible.shows(self.visible.stream.consent_time_field)
+
+    def for_connection(self, connection_id: str) -> "StreamQuery":
+        """Return the same query of the rows of one connection, in the same order."""
+        visible = self.visible.for_connection(connection_id)
+        return replace(self, visible=visible, hides_time=not self.shows_time)
+
+
+def by_node(queries: Sequence[StreamQuery]) -> list[Mapping[int, StreamQuery]]:
+    """Return the queries by number, in parts that one node answers: all, or on Citus by connection."""
+    if not settings.PDPP_DISTRIBUTED:
+        return [dict(enumerate(queries))]
+    ids = dict.fromkeys(id_ for query in queries for id_ in query.visible.connection_for)
+    return [
+        {
+            number: query.for_connection(id_)
+            for number, query in enumerate(queries)
+            if id_ in query.visible.connection_for
+        }
+        for id_ in ids
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +87,10 @@ class HitPosition:
 
 
 class SearchHitKey(NamedTuple):
-    """The sort key of a match of the stream ``number``; ``at`` is in microseconds since 1970."""
+    """The sort key of a match of the stream ``number``; ``at`` is in microseconds since 1970.
+
+    Without ``is_possible``, the texts do not contain the phrases of the query.
+    """
 
     number: int
     score: int
@@ -69,6 +98,7 @@ class SearchHitKey(NamedTuple):
     connection_id: str
     stream: str
     record_key: str
+    is_possible: bool = True
 
     @property
     def rank(self) -> HitPosition:
@@ -108,11 +138,11 @@ TERM_SCORE = 4
 """Score of a word at its lowest tier. No tier of one word outweighs a second word."""
 
 TIME_INDEXED_TEXT = (
-    "(SELECT connection_id, stream, record_key, terms, authored_at AS consent_time"
+    "(SELECT connection_id, stream, record_key, terms, word_order, authored_at AS consent_time"
     " FROM evidence_searchtext) r"
 )
 TERM_INDEXED_TEXT = (
-    "(SELECT connection_id, stream || '' AS stream, record_key, terms,"
+    "(SELECT connection_id, stream || '' AS stream, record_key, terms, word_order,"
     " authored_at + interval '0' AS consent_time FROM evidence_searchtext) r"
 )
 """The same table, but its expressions cannot use the indexes by stream. Statements have a generic plan, so
@@ -122,7 +152,7 @@ SCORE_ORDER = "u.score DESC, u.at DESC NULLS LAST, u.connection_id, u.stream, u.
 TIME_ORDER = "u.at DESC NULLS LAST, u.score DESC, u.connection_id, u.stream, u.record_key"
 SELECT_HIT_KEYS = (
     "SELECT p.number, p.score, (extract(epoch FROM p.at) * 1000000)::bigint, p.connection_id,"
-    " p.stream, p.record_key"
+    " p.stream, p.record_key, p.is_possible"
 )
 
 
@@ -141,42 +171,21 @@ def select_matches(
     return union_all(
         start + rows + join_sql("", tests)
         for group in query.visible.groups
-        for rows in _rows_of_connections(group, has_few_rows=query.has_few_rows)
+        for rows in rows_of_connections(group, has_few_rows=query.has_few_rows)
     )
 
 
-def matching_queries(alternatives: Sequence[Sequence[StreamQuery]]) -> list[int]:
-    """Return the positions of the alternatives that match any visible row. One query.
-
-    ``alternatives`` has one sequence per stream, each with the same alternatives.
-    """
-    # The inverted index checks an alternative in quadratic time, so many small ones are the fastest.
-    # The limit is outside of the materialized matches, because it would make the planner scan the table.
-    parts = (
-        SQL("SELECT q.at FROM unnest(%s::text[]) WITH ORDINALITY AS q(tsquery, at)", (tsqueries,))
-        + SQL(" CROSS JOIN LATERAL (WITH m AS MATERIALIZED (SELECT")
-        + rows
-        + SQL(" AND r.terms @@ q.tsquery::tsquery) SELECT 1 FROM m LIMIT 1) m")
-        for queries in alternatives
-        for tsqueries in [[query.terms.matching for query in queries]]
-        for group in queries[0].visible.groups
-        for rows in _rows_of_connections(group, has_few_rows=False)
-    )
-    rows = fetch_all_generic_plan(union_all(parts)) if alternatives else []
-    return sorted({at - 1 for (at,) in rows})
-
-
-def matches_condition(connection_ids: list[str], stream: str, tsquery: str) -> SQL:
+def matches_condition(connection_ids: Iterable[str], stream: str, tsquery: str) -> SQL:
     """Return a condition that the search text of a row ``r`` of any table matches."""
     return SQL(
         "(r.connection_id, r.record_key) IN (SELECT t.connection_id, t.record_key"
         " FROM evidence_searchtext t WHERE t.connection_id = ANY(%s) AND t.stream = %s"
         " AND t.terms @@ %s::text::tsquery)",
-        (connection_ids, stream, tsquery),
+        (ConnectionIds(connection_ids), stream, tsquery),
     )
 
 
-def _rows_of_connections(group: ConnectionGroup, *, has_few_rows: bool) -> Iterator[SQL]:
+def rows_of_connections(group: ConnectionGroup, *, has_few_rows: bool) -> Iterator[SQL]:
     """Yield FROM and WHERE per connection, each in one partition, or once for all if they are many."""
     table = TIME_INDEXED_TEXT if has_few_rows else TERM_INDEXED_TEXT
     by_key = group if has_few_rows else replace(group, record_keys=None)
@@ -192,7 +201,8 @@ def hit_columns(number: int, query: StreamQuery, score: SQL) -> SQL:
     """Return the columns of a ``SearchHitKey``; ``fetch_hit_keys`` converts the time to a number."""
     at = "r.consent_time" if query.shows_time else "NULL::timestamptz"
     columns = SQL("%s::int AS number, ", (number,)) + score
-    return columns + SQL(f" AS score, {at} AS at, r.connection_id, r.stream, r.record_key")
+    columns += SQL(f" AS score, {at} AS at, r.connection_id, r.stream, r.record_key, ")
+    return columns + (query.terms.required or SQL("true")) + SQL(" AS is_possible")
 
 
 def score_sql(query: StreamQuery) -> SQL:

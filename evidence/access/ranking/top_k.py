@@ -97,7 +97,8 @@ def _without_rare_words(query: StreamQuery, rare: str) -> StreamQuery:
     terms = query.terms
     words = [tiers for tiers, weight in zip(terms.tiers, terms.weights, strict=True) if weight == 1]
     matching = f"({terms.matching}) & !({rare})" if rare else terms.matching
-    return replace(query, terms=CompiledQuery(matching, tuple(words), (1,) * len(words)))
+    terms = replace(terms, matching=matching, tiers=tuple(words), weights=(1,) * len(words))
+    return replace(query, terms=terms)
 
 
 @dataclass(frozen=True)

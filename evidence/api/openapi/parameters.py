@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from evidence import limits
-from evidence.access.aggregates import GRANULARITIES, METRICS
+from evidence.access.aggregates import METRICS
+from evidence.access.time_buckets import GRANULARITIES
 
 Json = dict[str, Any]
 

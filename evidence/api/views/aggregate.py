@@ -10,8 +10,9 @@ from typing_extensions import override
 
 from evidence import limits
 from evidence.access import cursors
-from evidence.access.aggregates import GRANULARITIES, METRICS, SEVERAL, Group, Measure
+from evidence.access.aggregates import METRICS, SEVERAL, Group, Measure
 from evidence.access.records import RecordKey, VisibleRecords
+from evidence.access.time_buckets import GRANULARITIES
 from evidence.api import envelopes, list_form
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures

@@ -6,10 +6,11 @@ Most chunks are words that were analyzed before, so an analysis usually costs on
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import add
 
+from evidence.search.analysis.cjk import cjk_chunk, cjk_length, cjk_matches
 from evidence.search.analysis.compounds import CompoundPart, is_too_long, split_compound, split_url
 from evidence.search.analysis.folding import Offsets, fold
 from evidence.search.analysis.segmentation import (
@@ -27,49 +28,12 @@ from evidence.search.analysis.segmentation import (
     split_cjk,
 )
 from evidence.search.analysis.terms import Vocabulary, cache_put, literal_term
-
-
-def cjk_chunk(characters: Sequence[str]) -> Chunk:
-    """Tokenize a CJK run into unigrams and bigrams; offsets count folded code points."""
-    tokens: list[Token] = []
-    start = 0
-    for position, character in enumerate(characters):
-        end = start + len(character)
-        if position + 1 < len(characters):
-            following = characters[position + 1]
-            bigram = (character + following,)
-            tokens.append(Token(start, end + len(following), bigram, position, 2, "bigram"))
-        tokens.append(Token(start, end, (character,), position, 1, "unigram"))
-        start = end
-    return make_chunk(tuple(tokens), positions=len(characters), length=cjk_length(len(characters)))
-
-
-def cjk_matches(form: str, *, term_filter: TermFilter) -> ChunkMatches:
-    """Return the tokens of a CJK run that the filter accepts."""
-    characters = cjk_characters(form)
-    if not any(term in form for term in term_filter.cjk):
-        return ChunkMatches((), len(characters))
-    if characters is form:
-        tokens = sorted(_find_terms(form, term_filter.cjk), key=lambda t: (t.start, -t.end))
-    else:
-        tokens = [t for t in cjk_chunk(characters).tokens if term_filter.accepts(t.terms)]
-    return ChunkMatches(tokens, len(characters))
-
-
-def _find_terms(form: str, terms: Iterable[str]) -> Iterator[Token]:
-    """Find terms in a run without combining marks, where each character is one position."""
-    for term in terms:
-        width = len(term)
-        at = form.find(term)
-        while at >= 0:
-            yield Token(at, at + width, (term,), at, width, "unigram" if width == 1 else "bigram")
-            at = form.find(term, at + 1)
-
-
-def cjk_length(characters: int) -> int:
-    """Return the length in words: two CJK characters count as about one word."""
-    return (characters + 1) // 2
-
+from evidence.search.analysis.word_order import (
+    OrderCache,
+    TermBytes,
+    order_of_tokens,
+    order_of_word,
+)
 
 _CACHED_CHARS = 48
 _CACHED_CHUNKS = 131_072
@@ -97,6 +61,8 @@ class ChunkAnalyzer:
         self._vocabulary = Vocabulary(languages)
         self._chunks: dict[str, Chunk] = {}
         self._parts: dict[str, Chunk] = {}
+        self.term_bytes = TermBytes(self._vocabulary)
+        self.orders = OrderCache(lambda raw: self.index(raw)[1])
         self.terms = _TermCache(self)
 
     def chunk(self, raw: str) -> Chunk:
@@ -122,16 +88,24 @@ class ChunkAnalyzer:
         units = _first_analysis_units(word, raw) + _TOKEN_UNITS * len(tokens)
         return ChunkMatches(tokens, chunk.positions, chunk.positions + units * UNIT)
 
-    def terms_once(self, raw: str) -> Iterable[str]:
-        """Return the terms and length marks of a chunk, with a shortcut for plain words."""
+    def index(self, raw: str) -> tuple[Iterable[str], bytes]:
+        """Return the terms and length marks of a chunk, and the order of its words, which is cached."""
+        terms, order = self._index(raw)
+        self.orders.put(raw, order, is_cacheable=is_cacheable(raw))
+        return terms, order
+
+    def _index(self, raw: str) -> tuple[Iterable[str], bytes]:
+        """Index a chunk, with a shortcut for plain words."""
         word = raw.strip(_EDGES).lower()
         if _is_plain(word):
-            return self._vocabulary.terms(word)
+            plain = self._vocabulary.terms(word)
+            return plain, order_of_word(plain, self.term_bytes)
         if not is_cacheable(raw):
-            return self._terms_of_long(raw)
+            return self._index_long(raw)
         # Not cached as tokens as well, because indexing needs no tokens.
         chunk = self._analyze(raw)
-        return (*chunk.terms, *length_marks(chunk.length))
+        order = order_of_tokens(chunk.tokens, chunk.positions, self.term_bytes)
+        return (*chunk.terms, *length_marks(chunk.length)), order
 
     def _analyze(self, raw: str) -> Chunk:
         folded = fold(raw)
@@ -179,9 +153,10 @@ class ChunkAnalyzer:
             terms = tuple(literal_term(form) for form in forms)
         return Token(start, end, terms, position, width, kind)
 
-    def _terms_of_long(self, raw: str) -> list[str]:
+    def _index_long(self, raw: str) -> tuple[list[str], bytes]:
         cjk_runs, others = split_cjk(fold(raw))
         terms: list[str] = []
+        orders: list[bytes] = []
         length = 0
         for characters in cjk_runs:
             terms.extend(characters)
@@ -189,15 +164,17 @@ class ChunkAnalyzer:
             length += cjk_length(len(characters))
         for segment in segments(others):
             if segment.kind == "run" and is_too_long(segment.form):
-                words = find_words(segment.form)
-                terms.extend(chain.from_iterable(map(self._vocabulary.terms, words)))
+                words = [self._vocabulary.terms(word) for word in find_words(segment.form)]
+                terms.extend(chain.from_iterable(words))
+                orders.extend(order_of_word(each, self.term_bytes) for each in words)
                 length += len(words)
                 continue
             part = self._segment(segment)
             terms.extend(part.terms)
+            orders.append(order_of_tokens(part.tokens, part.positions, self.term_bytes))
             length += part.length
         terms.extend(length_marks(length))
-        return terms
+        return terms, b"".join(orders)
 
     def _matches_in_long(self, raw: str, *, term_filter: TermFilter) -> ChunkMatches:
         folded = fold(raw)
@@ -245,7 +222,7 @@ class _TermCache(dict[str, Iterable[str]]):
         self._analyzer = analyzer
 
     def __missing__(self, raw: str) -> Iterable[str]:
-        terms = self._analyzer.terms_once(raw)
+        terms, _ = self._analyzer.index(raw)
         if is_cacheable(raw):
             cache_put(self, raw, terms, max_size=_CACHED_CHUNKS)
         return terms

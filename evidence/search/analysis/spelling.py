@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from evidence.search.analysis.folding import fold, strip_marks
@@ -48,7 +48,7 @@ def is_correctable_word(leaf: Leaf) -> bool:
     )
 
 
-def candidate_prefixes(leaf: Leaf) -> tuple[Sequence[str], Sequence[str]]:
+def candidate_prefixes(leaf: Leaf) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the prefixes to search for candidates: of the word, longest first, and of its edits.
 
     The latter are one edit away from the first letters.
@@ -56,7 +56,7 @@ def candidate_prefixes(leaf: Leaf) -> tuple[Sequence[str], Sequence[str]]:
     form = _form(leaf.text)
     lengths = (len(form) - 3, len(form) // 2, _MIN_PREFIX_CHARS)
     own = dict.fromkeys(form[: max(_MIN_PREFIX_CHARS, length)] for length in lengths)
-    return list(own), list(_edited_prefixes(form))
+    return tuple(own), tuple(_edited_prefixes(form))
 
 
 def words_with_prefix(

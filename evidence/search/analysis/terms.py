@@ -87,6 +87,8 @@ MAX_TERM_CHARS = 64
 _LONG_TERM_PREFIX_CHARS = 47
 _DIGEST_BYTES = 8
 
+_MAX_STEMS = 8
+
 _CACHED_WORDS = 65_536
 _CACHED_WORD_CHARS = 32
 
@@ -98,6 +100,7 @@ class Vocabulary:
 
     def __init__(self, languages: tuple[str, ...]) -> None:
         self._stemmers = stemmers(languages)
+        self._root_stemmers = stemmers(sorted(languages))
         self._cache: dict[str, tuple[str, ...]] = {}
 
     def terms(self, word: str) -> tuple[str, ...]:
@@ -108,6 +111,20 @@ class Vocabulary:
             if len(word) <= _CACHED_WORD_CHARS:
                 cache_put(self._cache, word, terms, max_size=_CACHED_WORDS)
         return terms
+
+    def root(self, term: str) -> str:
+        """Return the stem of the stem, and so on, in all languages in turn.
+
+        Nearly all terms of one word have the same root, in any order of the languages.
+        """
+        for _ in range(_MAX_STEMS):
+            stemmed = term
+            for stem in self._root_stemmers if len(term) > 1 else ():
+                stemmed = literal_term(stem(stemmed)) or stemmed
+            if stemmed == term:
+                break
+            term = stemmed
+        return term
 
     def _compute_terms(self, word: str) -> tuple[str, ...]:
         exact = literal_term(word)

@@ -1,7 +1,7 @@
 """Tokenize a text into terms with offsets and positions.
 
-All terms come from this module. `tokenize` returns complete tokens, `term_frequencies` returns
-what the index needs, and `find_tokens` returns the few tokens that a query needs.
+All terms come from this module. `tokenize` returns complete tokens, `index_text` returns what
+the index needs, and `find_tokens` returns the few tokens that a query needs.
 
 The terms of a token are its folded form and its stem in each language; two words match when they
 share a term. In CJK text every character is a token and every two neighbors are another, so queries
@@ -16,9 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 from evidence.search.analysis.chunks import POSITIONS, UNIT, ChunkAnalyzer, MatchCache
 from evidence.search.analysis.segmentation import EXTRA_WORD, NO_WORD, TermFilter, Token
+from evidence.search.analysis.word_order import join_orders
 
 UNITS_PER_TEXT = 1_000_000
 """Default limit for one text. Prose of three million characters needs less."""
@@ -121,19 +123,36 @@ def find_tokens(
         work.spend(total // UNIT)
 
 
-def term_frequencies(text: str, *, languages: tuple[str, ...]) -> tuple[dict[str, int], int]:
-    """Return the number of tokens per term, and the length of the text in words.
+class IndexedText(NamedTuple):
+    """The number of tokens per term, the length in words, and the order of the words of a text.
 
-    Two CJK characters count as one word of length.
+    Two CJK characters count as one word of length. `word_order` explains the order.
     """
-    terms_of = chunk_terms(languages).__getitem__
+
+    counts: dict[str, int]
+    length: int
+    order: bytes
+
+
+def index_text(text: str, *, languages: tuple[str, ...]) -> IndexedText:
+    """Return what the index stores of a text."""
+    analyzer = _analyzer(languages)
+    terms_of, order_of = analyzer.terms.__getitem__, analyzer.orders.__getitem__
     counts: Counter[str] = Counter()
+    orders: list[bytes] = []
     chunk_count = 0
     for _, block in split_blocks(text):
         chunks = block.split()
         chunk_count += len(chunks)
         counts.update(chain.from_iterable(map(terms_of, chunks)))
-    return counts, chunk_count + counts.pop(EXTRA_WORD, 0) - counts.pop(NO_WORD, 0)
+        orders.append(b"".join(map(order_of, chunks)))
+    length = chunk_count + counts.pop(EXTRA_WORD, 0) - counts.pop(NO_WORD, 0)
+    return IndexedText(counts, length, join_orders(orders))
+
+
+def term_bytes(languages: tuple[str, ...]) -> Mapping[str, int]:
+    """Return the byte of each term in the order of words."""
+    return _analyzer(languages).term_bytes
 
 
 @lru_cache(maxsize=_CACHED_FILTERS)

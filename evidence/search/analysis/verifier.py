@@ -20,7 +20,8 @@ from evidence.search.analysis.matcher import (
     merge_filters,
     verify,
 )
-from evidence.search.analysis.query_tree import Leaf, Pattern, Query, TermSet, compile_leaf
+from evidence.search.analysis.phrase_pairs import is_plain
+from evidence.search.analysis.query_tree import Leaf, Query, TermSet, compile_leaf
 from evidence.search.analysis.segmentation import NO_WORD, TermFilter
 from evidence.search.analysis.tokenizer import (
     BLOCK_CHARS,
@@ -57,7 +58,7 @@ class Verifier:
             for leaf in self._leaves.values()
             if not leaf.exact
         }
-        self._is_plain = all(map(_is_plain, patterns.values()))
+        self._is_plain = all(map(is_plain, patterns.values()))
         term_sets = dict.fromkeys(step.terms for p in patterns.values() for step in p.steps)
         letters = {terms: chr(_FIRST_LETTER + n) for n, terms in enumerate(term_sets)}
         self._wanted = {
@@ -198,11 +199,3 @@ def _group_by_size(records: Sequence[Mapping[str, str]]) -> Iterator[list[Mappin
         chars += size
     if group:
         yield group
-
-
-def _is_plain(pattern: Pattern) -> bool:
-    """Return whether a pattern is a sequence of single words, without compounds and CJK bigrams."""
-    return bool(pattern.steps) and all(
-        (step.source, step.target, step.overlapping) == (at, at + 1, False)
-        for at, step in enumerate(pattern.steps)
-    )

@@ -1,0 +1,136 @@
+"""Periods of a time field. Counts them from the index on time, with the records that disclose them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+from zoneinfo import available_timezones
+
+from django.conf import settings
+
+from evidence.access.granted_streams import CONSENT_TIME_CONDITION
+from evidence.access.records import VisibleRecords
+from evidence.access.sql import SORT_BLOCKER, SQL, fetch_all, join_sql
+from evidence.declarations.declaration import Field
+
+GRANULARITIES: Final = ("minute", "hour", "day", "week", "month", "quarter", "year")
+_INDEXED: Final = {
+    "day": "1 day", "week": "7 days", "month": "1 month", "quarter": "3 months", "year": "1 year"
+}  # fmt: skip
+"""The length of the periods that are long enough for an index lookup each."""
+_FORMATS: Final = {"minute": 'YYYY-MM-DD"T"HH24:MI', "hour": 'YYYY-MM-DD"T"HH24:00'}
+
+INDEXED_PERIODS: Final = """
+-- Periods of UTC: the first record after each one begins the next, and a range of the index counts it.
+-- The first row of a connection counts its records without a time.
+-- Parameters: those of the rows, connection ids, those of the rows, of the start, and of the rows.
+b (connection_id, k0, first, last, n) AS (
+    SELECT c.id, NULL::timestamp, NULL::timestamptz, '-infinity'::timestamptz,
+        (SELECT count(*){untimed} AND r.consent_time IS NULL)
+    FROM unnest(%s::text[]) AS c(id)
+    UNION ALL
+    SELECT b.connection_id, f.k0, f.first, f.last,
+        (SELECT count(*){rows} AND r.consent_time BETWEEN f.first AND f.last)
+    FROM b CROSS JOIN LATERAL (
+        SELECT s.*, (s.k0 + interval '{step}') AT TIME ZONE 'UTC' - interval '1 microsecond' AS last
+        FROM (
+            SELECT {start} AS k0, r.consent_time AS first, {no_sort}{rows}
+                AND r.consent_time > b.last ORDER BY r.consent_time LIMIT 1
+        ) s
+    ) f
+)"""
+SCANNED_PERIODS: Final = """
+-- Periods of another time zone, from one scan of the index. Parameters: those of the start and the rows.
+b AS MATERIALIZED (
+    SELECT i.connection_id, i.k0, min(i.at) AS first, max(i.at) AS last, count(*) AS n
+    FROM ({rows}) i GROUP BY 1, 2
+)"""
+NAMED_RECORDS: Final = """,
+-- The first record of each period, and all records of small periods.
+-- Parameters: those of the rows, of the start, and of the rows.
+u AS NOT MATERIALIZED (
+    SELECT b.connection_id, b.k0, x.record_key FROM b CROSS JOIN LATERAL (
+        (SELECT r.record_key{rows} AND r.consent_time BETWEEN b.first AND b.last AND {start} = b.k0
+            ORDER BY r.consent_time LIMIT CASE WHEN b.n < {small} THEN {small} ELSE 1 END)
+        UNION ALL
+        (SELECT r.record_key{rows} AND r.consent_time IS NULL AND b.k0 IS NULL LIMIT {small})
+    ) x
+)"""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBuckets:
+    """Groups by a time field, with a unit that begins in an IANA time zone."""
+
+    field: Field
+    granularity: str
+    time_zone: str
+
+    @property
+    def zone(self) -> str:
+        return "UTC" if self.field.kind == "date" else self.time_zone
+
+    def start(self, column: str) -> SQL:
+        """Return the local start of the period of a time."""
+        return SQL(f"date_trunc(%s, {column} AT TIME ZONE %s)", (self.granularity, self.zone))
+
+    def shown(self, start: str) -> SQL:
+        """Return the start in the format of contract 3.7."""
+        return SQL(f"to_char({start}, %s)", (_FORMATS.get(self.granularity, "YYYY-MM-DD"),))
+
+
+def is_time_zone(name: str) -> bool:
+    """Return whether both Python and the database know an IANA time zone."""
+    return name == "UTC" or name in _time_zones()
+
+
+@lru_cache(maxsize=1)
+def _time_zones() -> frozenset[str]:
+    names = {name for (name,) in fetch_all(SQL("SELECT name FROM pg_timezone_names"))}
+    # "localtime" is the zone of some machine, which a client cannot know.
+    return frozenset(names & available_timezones() - {"localtime"})
+
+
+def count_periods(
+    visible: VisibleRecords, buckets: TimeBuckets, where: Sequence[SQL], *, small: int
+) -> SQL | None:
+    """Return two CTEs: ``b`` counts the periods, ``u`` names the records that disclose them.
+
+    Fewer than ``small`` records are all named. Returns None where the index on time does not help: for
+    short periods, conditions on other fields, and grants that list records or differ.
+    """
+    is_timed = all(each.text.startswith(CONSENT_TIME_CONDITION) for each in where)
+    is_indexed = is_timed and buckets.granularity in _INDEXED and not settings.PDPP_DISTRIBUTED
+    if not is_indexed or len(visible.groups) != 1 or visible.groups[0].record_keys is not None:
+        return None
+    rows = visible.groups[0].rows(SQL("b.connection_id")) + join_sql("", where)
+    start = buckets.start("r.consent_time")
+    named = NAMED_RECORDS.format(rows=rows.text, start=start.text, small=small)
+    counted = _from_index if buckets.zone == "UTC" else _from_scan
+    values = (*rows.values, *start.values, *rows.values)
+    return counted(visible, buckets, where) + SQL(named, values)
+
+
+def _from_index(visible: VisibleRecords, buckets: TimeBuckets, where: Sequence[SQL]) -> SQL:
+    [group] = visible.groups
+    untimed, rows = (
+        group.rows(SQL(id_)) + join_sql("", where) for id_ in ("c.id", "b.connection_id")
+    )
+    start = buckets.start("r.consent_time")
+    text = INDEXED_PERIODS.format(
+        untimed=untimed.text,
+        rows=rows.text,
+        start=start.text,
+        step=_INDEXED[buckets.granularity],
+        no_sort=SORT_BLOCKER,
+    )
+    ids = group.connection_ids
+    values = (*untimed.values, ids, *rows.values, *start.values, *rows.values)
+    return SQL(text, values)
+
+
+def _from_scan(visible: VisibleRecords, buckets: TimeBuckets, where: Sequence[SQL]) -> SQL:
+    start = buckets.start("r.consent_time")
+    columns = SQL("r.connection_id, r.consent_time AS at, ") + start + SQL(" AS k0")
+    rows = visible.select(columns, where)
+    return SQL(SCANNED_PERIODS.format(rows=rows.text), rows.values)
