@@ -54,9 +54,10 @@ FROM evidence_record r, unnest(%s::text[]) n(id), generate_series({first}, %s) g
 WHERE r.connection_id = %s AND r.change_seq <= {small}
 """
 COPY_SEARCH_TEXTS = """
-INSERT INTO evidence_searchtext (connection_id, stream, record_key, terms, authored_at, analyser)
+INSERT INTO evidence_searchtext (connection_id, stream, record_key, terms, word_order, authored_at,
+    analyser)
 SELECT n.id, t.stream, t.record_key || CASE g WHEN 0 THEN '' ELSE '-' || g END, t.terms,
-    t.authored_at, t.analyser
+    t.word_order, t.authored_at, t.analyser
 FROM evidence_searchtext t, unnest(%s::text[]) n(id), generate_series({first}, %s) g
 WHERE t.connection_id = %s AND t.record_key !~ '-'
 """

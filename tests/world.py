@@ -35,6 +35,13 @@ FIRST_LEDGER = LOCKED_LEDGER + (3 if settings.PDPP_DISTRIBUTED else 0)
 """The same for records that were never shown. On a cluster, they are locked, named and read again."""
 CHANGES = 3 if settings.PDPP_DISTRIBUTED else 1
 """The statements that read a page of changes, on a cluster with the heads before and after."""
+
+
+def statements(one_server: int, cluster: int) -> int:
+    """Return the statements of a request; a cluster reads connections, and what follows a page, one by one."""
+    return cluster if settings.PDPP_DISTRIBUTED else one_server
+
+
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 PERSONAL, WORK, CHAT, BANK = "cin_personal", "cin_work", "cin_chat", "cin_bank"
 BOBS_FIELDS = ("id", "subject", "from_name", "received_at", "body_text", "thread_id")

@@ -6,21 +6,11 @@ and query_records for a scripted model. mcp-remote has no model: a client calls 
 
 import asyncio
 import json
-import os
-import pty
-import re
-import signal
-import subprocess
 import sys
 import tempfile
-import termios
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import mcp_types as types
 from mcp import Client, StdioServerParameters, stdio_client
@@ -29,145 +19,17 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
 from bench.hosts.model import CALLS, ModelServer, ScriptedModel
-from bench.served import ROOT, DemoServer, demo_installation
-from tests.browser.chromium import chromium, press, reach, wait_for
+from bench.hosts.session import BIN, Session, end, prepare
+from bench.served import demo_installation
+from tests.browser.chromium import chromium, press, wait_for
 
-BIN = ROOT / "var" / "hosts" / "node_modules" / ".bin"
 PASSWORD = "correct horse battery"  # noqa: S105 - of a made-up owner
-SIGN_IN_SECONDS, CALL_SECONDS = 60, 180
-# A terminal without a size draws no prompt; a wide one shows the address of the page in one line.
-TERMINAL_SIZE = (40, 1_000)
-_AUTHORIZE = re.compile(r"http\S+/oauth/authorize\?[\w%&=.~+-]+")
-_OPENER = """#!/bin/sh
-for url in "$@"; do case "$url" in http*) printf '%s\\n' "$url" >>"$PDPP_OPENED";; esac; done
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """Where one host runs: its folders, the two servers, and the browser of the owner."""
-
-    home: Path
-    server: DemoServer
-    model_url: str
-    browser: Chrome
-
-    @property
-    def mcp_url(self) -> str:
-        return f"{self.server.url}/mcp"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        opener = str(self.home / "bin" / "xdg-open")
-        return {
-            "PATH": f"{self.home / 'bin'}:{BIN}:{os.environ['PATH']}",
-            "HOME": str(self.home),
-            "BROWSER": opener,
-            "DISPLAY": ":0",
-            "TERM": "xterm-256color",
-            "PDPP_OPENED": str(self.home / "opened"),
-        }
-
-    def start(
-        self, *command: str, terminal: bool = False, typed: str = "", **environment: Any
-    ) -> "subprocess.Popen[bytes]":
-        """Start a command of the host, if it asks for one with a terminal of its own, and type there."""
-        log = (self.home / "log").open("ab")
-        if not (terminal or typed):
-            return self._popen(command, environment, subprocess.DEVNULL, log)
-        leader, follower = pty.openpty()
-        termios.tcsetwinsize(follower, TERMINAL_SIZE)
-        process = self._popen(command, environment, follower, follower)
-        os.close(follower)
-        threading.Thread(target=_copy, args=(leader, log), daemon=True).start()
-        if typed:
-            self._type(leader, typed)
-        return process
-
-    def _type(self, terminal: int, typed: str) -> None:
-        """Type a line when the host is ready for one, then Enter, and Enter at its question."""
-        log = self.home / "log"
-        deadline = time.monotonic() + SIGN_IN_SECONDS
-        while b"Type your message" not in log.read_bytes():
-            if time.monotonic() > deadline:
-                return
-            time.sleep(0.2)
-        for keys in (typed, "\r", "\r"):
-            # Until its suggestions match what was typed, Enter would insert one of them.
-            shown = -1
-            while log.stat().st_size != shown and time.monotonic() < deadline:
-                shown = log.stat().st_size
-                time.sleep(2)
-            for key in keys:
-                os.write(terminal, key.encode())
-                time.sleep(0.05)
-
-    def _popen(
-        self, command: Sequence[str], environment: Mapping[str, str], stdin: int, output: Any
-    ) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
-            command, cwd=self.home / "work", env={**self.environment, **environment},
-            stdin=stdin, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-
-    def run(self, *command: str, **environment: Any) -> int:
-        """Run a command of the host to its end, or to the end of its time."""
-        process = self.start(*command, **environment)
-        try:
-            return process.wait(CALL_SECONDS)
-        except subprocess.TimeoutExpired:
-            _end(process)
-            return -1
-
-    def _opened_url(self) -> str | None:
-        """Return the address that the host opened in a browser, or printed."""
-        shown = (self.home / name for name in ("opened", "log"))
-        found = (
-            _AUTHORIZE.search(file.read_text("utf-8", "replace")) for file in shown if file.exists()
-        )
-        return next((match[0] for match in found if match), None)
-
-    def allow(self, ended: Callable[[], bool]) -> bool:
-        """Wait for the page that the host opens, allow all in it, and wait until it has ended."""
-        deadline = time.monotonic() + SIGN_IN_SECONDS
-        while not (url := self._opened_url()):
-            if time.monotonic() > deadline or ended():
-                return False
-            time.sleep(0.2)
-        self.browser.get(url)
-        wait_for(self.browser, "wants to read")
-        for box in self.browser.find_elements(By.CSS_SELECTOR, "fieldset input[type=checkbox]"):
-            if box.is_displayed() and not box.is_selected():
-                reach(self.browser, box)
-        while self.browser.current_url.startswith(self.server.url):
-            # The page shows a changed summary once more before it takes the answer.
-            time.sleep(1)
-            with suppress(AssertionError, WebDriverException):  # the page is about to change
-                press(self.browser, "Allow")
-        while not ended() and time.monotonic() < deadline:
-            time.sleep(0.2)
-        return True
-
-
-def _copy(terminal: int, log: BinaryIO) -> None:
-    """Copy what a terminal shows, until its program ends."""
-    with suppress(OSError):
-        while output := os.read(terminal, 4096):
-            log.write(output)
-            log.flush()
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a host and the processes that it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _sign_in(session: Session, *command: str, **environment: str) -> None:
     process = session.start(*command, terminal=True, **environment)
     session.allow(lambda: process.poll() is not None)
-    _end(process)
+    end(process)
 
 
 def _claude_code(session: Session) -> None:
@@ -213,7 +75,7 @@ def _gemini(session: Session) -> None:
     )
     tokens = folder / "mcp-oauth-tokens.json"
     session.allow(lambda: process.poll() is not None or tokens.exists())
-    _end(process)
+    end(process)
     session.run(
         "gemini", "-m", "gemini-2.5-flash", "-p", "Go", "--approval-mode", "yolo", **environment
     )
@@ -279,7 +141,7 @@ def main() -> int:
         for name in names:
             package, run = HOSTS[name]
             home = Path(folder) / name.replace(" ", "-").lower()
-            session = Session(_prepare(home), server, models.url, browser)
+            session = Session(prepare(home), server, models.url, browser)
             models.model = ScriptedModel()
             browser.get("about:blank")
             try:
@@ -308,15 +170,6 @@ def _set_up(browser: Chrome, link: str) -> None:
         field.send_keys(PASSWORD)
     press(browser, "Save and sign in")
     wait_for(browser, "What apps read")
-
-
-def _prepare(home: Path) -> Path:
-    (home / "bin").mkdir(parents=True)
-    (home / "work").mkdir()
-    for name in ("xdg-open", "open", "sensible-browser", "x-www-browser"):
-        (home / "bin" / name).write_text(_OPENER)
-        (home / "bin" / name).chmod(0o755)
-    return home
 
 
 def _row(name: str, version: str, views: list[str]) -> str:

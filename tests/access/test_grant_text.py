@@ -99,14 +99,29 @@ def test_undeclared_stream_is_described_by_its_name() -> None:
     assert words.sentence == "messages: a and b of all records, through “Home”."
 
 
+@pytest.mark.parametrize(
+    ("name", "others", "label"),
+    [
+        ("id", (), "Id"),
+        ("account_id", (), "Account"),
+        ("account_id", ("account",), "Account id"),
+        ("thread_id", (), "Conversation"),
+        ("thread_id", ("conversation_id",), "Thread"),
+    ],
+)
+def test_ids_are_called_by_what_they_lead_to(
+    name: str, others: tuple[str, ...], label: str
+) -> None:
+    field = replace(MESSAGES.fields["thread_id"], name=name)
+
+    assert field_label(field, (name, *others)) == label
+
+
 def test_field_detail_describes_role_and_kind() -> None:
     assert field_detail(MESSAGES.fields["received_at"]) == "when it happened; date and time"
     assert field_detail(TRANSACTIONS.fields["amount"]) == "number"
     assert humanize("received_at") == "Received at"
-    assert field_label(MESSAGES.fields["is_seen"]) == "Seen"
-    thread = MESSAGES.fields["thread_id"]
-    assert field_label(thread) == "Thread id"
-    assert field_label(replace(thread, role="thread")) == "Conversation"
+    assert field_label(MESSAGES.fields["is_seen"], MESSAGES.fields) == "Seen"
     assert join_words(["a", "b", "c"]) == "a, b and c"
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
@@ -148,7 +149,7 @@ def test_owner_pages_show_single_use_and_its_end(
     once: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = Browser().sign_in(User.objects.create_superuser("alice"))
-    grant_page = f"/admin/evidence/grant/{grant_of(once).pk}/change/"
+    grant_page = f"/admin/evidence/grant/{quote(grant_of(once).pk)}/change/"
     assert "once: for ten minutes from its first answer" in alice.open(grant_page).text
     close_at_once(monkeypatch)
     once.get(LIST, "otto")

@@ -94,21 +94,24 @@ def test_imports_and_erasure_ask_the_shard_of_their_connection(one: World) -> No
     assert set().union(*found.values()) == {shard_of(PERSONAL)}
 
 
-def test_an_import_flushes_the_search_index_of_its_shard_only(one: World) -> None:
-    flushed = []
+def test_an_import_flushes_and_analyzes_its_shard_only(
+    one: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evidence.storing.reindex.ANALYZE_AFTER_RECORDS", 1)
+    shards = []
 
     def see(
         execute: Callable[..., Any], sql: str, params: Any, many: Any, context: dict[str, Any]
     ) -> Any:
         result = execute(sql, params, many, context)
-        if "gin_clean_pending_list" in sql:
-            flushed.append(context["cursor"].fetchone())
+        if "gin_clean_pending_list" in sql or "ANALYZE" in sql:
+            shards.append(context["cursor"].fetchone())
         return result
 
     with connection.execute_wrapper(see):
         one.put((PERSONAL, "messages", mail("k001", "2026-03-03T00:00:00Z", subject="New")))
 
-    assert flushed == [(1,)]
+    assert shards == [(1,), (3,)]  # one shard of each of three tables is analyzed
 
 
 def test_connections_lie_on_several_shards(world: World) -> None:
