@@ -36,8 +36,8 @@ WHO_MAY_READ = (
         "evidence_accesstoken_changelist",
     ),
     Entry(
-        "Clients",
-        "The apps and programs, by the names you gave them.",
+        "Apps",
+        "What signs in to read, by the names that you chose.",
         "evidence_client_changelist",
     ),
 )

@@ -26,7 +26,7 @@ def home(request: HttpRequest) -> HttpResponse:
     gate = Gate(owner_scope(owner().pk))
     context = {
         "here": "home",
-        "overview": overview(gate, now=now),
+        "overview": overview(gate),
         "readings": recent_readings(gate, now=now),
         "attention": attention(owner().pk, now=now),
         "backups": status.latest(backup_plans.list_copies(owner().pk)),

@@ -13,7 +13,7 @@ from evidence.ledger.readings import APPS, Reading, last_days, list_readings, su
 from evidence.models.accounts import Client
 from owner.charts import Chart, add_months, month_chart, months_between, year_ticks
 from owner.records.month_counts import cached_month_counts
-from owner.records.periods import today
+from owner.records.periods import is_plausible, today
 from owner.records.record_summaries import stream_url
 from owner.text import pluralize, to_local_time
 
@@ -62,17 +62,17 @@ class Overview:
         return sum(card.records for card in self.demo)
 
 
-def overview(gate: Gate, *, now: datetime) -> Overview:
+def overview(gate: Gate) -> Overview:
     """Return all connections of the owner with records, fullest first. At most two queries."""
     streams = gate.streams()
     counts = cached_month_counts(streams)
     by_connection: dict[str, list[MonthCount]] = defaultdict(list)
     for count in counts:
         by_connection[count.connection_id].append(count)
-    months = _months(counts, now)
+    months = _months([month for month, _ in _plausible(counts, streams)])
     cards = [
         _card(facts.connection_id, by_connection[facts.connection_id], streams, months,
-              is_demo=facts.is_demo, now=now)
+              is_demo=facts.is_demo)
         for facts in gate.scope.connections.values()
     ]  # fmt: skip
     cards.sort(key=lambda card: (-card.records, card.name))
@@ -83,8 +83,18 @@ def overview(gate: Gate, *, now: datetime) -> Overview:
     )
 
 
-def _months(counts: Iterable[MonthCount], now: datetime) -> list[date]:
-    found = [count.month for count in counts if count.month and _is_plausible(count.month, now)]
+def _plausible(
+    counts: Iterable[MonthCount], streams: Sequence[VisibleRecords]
+) -> list[tuple[date, MonthCount]]:
+    """Return the counts with their month, without those whose date is a fault of their source."""
+    return [
+        (count.month, count)
+        for count in counts
+        if count.month and is_plausible(streams[count.number].stream, count.month)
+    ]
+
+
+def _months(found: Sequence[date]) -> list[date]:
     this_month = today().replace(day=1)
     last = min(max([*found, this_month]), add_months(this_month, 12))
     first = max(min([*found, this_month]), add_months(last, 1 - MAX_MONTHS))
@@ -92,17 +102,16 @@ def _months(counts: Iterable[MonthCount], now: datetime) -> list[date]:
 
 
 def _bounds(
-    counts: Iterable[MonthCount], streams: Sequence[VisibleRecords], now: datetime
+    counts: Iterable[MonthCount], streams: Sequence[VisibleRecords]
 ) -> tuple[date | None, date | None]:
-    """Return the first and the last day without implausible months."""
-    plausible = [
-        (count, streams[count.number].stream) for count in counts if _is_plausible(count.month, now)
-    ]
+    """Return the first and the last day; today for one that is not plausible in this month."""
     days = [
-        moment.date() if stream.has_dates_only else to_local_time(moment).date()
-        for count, stream in plausible
+        day if is_plausible(stream, day) else today()
+        for count in counts
+        for stream in (streams[count.number].stream,)
         for moment in (count.first, count.last)
         if moment is not None
+        for day in (moment.date() if stream.has_dates_only else to_local_time(moment).date(),)
     ]
     return min(days, default=None), max(days, default=None)
 
@@ -114,11 +123,6 @@ def _chart_text(name: str, records: int, first: date | None, last: date | None) 
     return f"{words}, from {format_day(first)} to {format_day(last)}"
 
 
-def _is_plausible(month: date | None, now: datetime) -> bool:
-    """Return whether a month is no mistake of its sender: such dates stay out of the overview."""
-    return month is not None and 1900 <= month.year <= now.year + 10
-
-
 def _card(
     connection_id: str,
     counts: Sequence[MonthCount],
@@ -126,17 +130,17 @@ def _card(
     months: Sequence[date],
     *,
     is_demo: bool,
-    now: datetime,
 ) -> ConnectionCard:
     per_month: Counter[date] = Counter()
     per_stream: Counter[int] = Counter()
     for count in counts:
         per_stream[count.number] += count.records
-        if count.month is not None:
-            per_month[count.month] += count.records
+    plausible = _plausible(counts, streams)
+    for month, count in plausible:
+        per_month[month] += count.records
     held = [each for each in streams if connection_id in each.connection_for]
     name = held[0].connection_for[connection_id].display_name if held else connection_id
-    first, last = _bounds(counts, streams, now)
+    first, last = _bounds((count for _, count in plausible), streams)
     records = sum(per_stream.values())
     return ConnectionCard(
         connection_id=connection_id,

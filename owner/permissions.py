@@ -53,13 +53,13 @@ def is_owner(user: AbstractBaseUser | AnonymousUser) -> bool:
 
 
 def with_security_headers(view: View) -> View:
-    """Add a policy to a view's responses that blocks content from other origins."""
+    """Add a policy to a view's responses that blocks content from other origins, unless it has its own."""
 
     @wraps(view)
     def inner(*args: Any, **kwargs: Any) -> HttpResponseBase:
         response = view(*args, **kwargs)
-        response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
-        response["Referrer-Policy"] = "same-origin"
+        response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+        response.headers.setdefault("Referrer-Policy", "same-origin")
         return response
 
     return cast("View", inner)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from django.contrib import messages
 from django.contrib.admin import AdminSite, ModelAdmin, ShowFacets
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
@@ -11,6 +12,7 @@ from django.contrib.admin.utils import quote, unquote
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.views import redirect_to_login
 from django.db.models import Model, QuerySet
+from django.forms import ModelForm
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -22,6 +24,7 @@ from typing_extensions import override
 
 from evidence.models.accounts import Owner, get_or_create_owner
 from owner.admin_sections import SECTIONS
+from owner.form_fields import PlainForm
 from owner.permissions import View, is_owner, with_security_headers
 
 
@@ -85,6 +88,7 @@ OwnPage: TypeAlias = tuple[str, Callable[..., HttpResponseBase], str]
 class OwnerAdmin(ModelAdmin[Row]):
     """Only the owner sees anything; nobody adds, changes or deletes unless a subclass says so."""
 
+    form: type[ModelForm[Row]] = PlainForm
     show_facets = ShowFacets.NEVER
     list_per_page = 50
     list_title = ""
@@ -109,14 +113,11 @@ class OwnerAdmin(ModelAdmin[Row]):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
+        if "index" in request.POST and ACTION_CHECKBOX_NAME not in request.POST:
+            messages.error(request, "Nothing is selected. Tick at least one first.")
+            return redirect(request.get_full_path())
         shown = {"title": self.list_title, "about": self.about}
         return super().changelist_view(request, {**shown, **(extra_context or {})})
-
-    @override
-    def get_action_choices(
-        self, request: HttpRequest, default_choices: Any = (("", "Choose an action"),)
-    ) -> list[tuple[str, str]]:
-        return super().get_action_choices(request, list(default_choices))
 
     def get_or_404(self, request: HttpRequest, object_id: str) -> Row:
         """Return the row that the address of a page names."""

@@ -30,6 +30,10 @@ from evidence.declarations.declaration import Field, StreamDeclaration
 
 MAX_VALUE_LENGTH = 20_000
 DATE_CHARS = 10
+NOTHING = "\N{EN DASH}"
+CHOICE_ROLES = frozenset({"category", "direction"})
+CHOICE_NAMES = frozenset({"category", "folder", "kind", "state", "status", "type"})
+"""Fields with a word of a list, such as ``inbox`` or ``direct_debit``."""
 MAX_SIZE = 10**15
 """Larger numbers are shown as they are, without the words of their unit."""
 SECONDS_BY_UNIT: Mapping[str, int] = {"seconds": 1, "minutes": 60}
@@ -83,7 +87,7 @@ class FieldValue:
 def value_text(field: Field | None, value: object) -> str:
     """Return a value as people write it: times, durations, sizes and lists in words.
 
-    Other texts stay as they are. None is empty.
+    The word of a list begins with a capital; other texts stay as they are. None is empty.
     """
     match value:
         case None:
@@ -98,7 +102,15 @@ def value_text(field: Field | None, value: object) -> str:
             texts = ((humanize(name), value_text(None, each)) for name, each in value.items())
             return "; ".join(f"{name}: {text}" for name, text in texts if text)
         case _:
-            return _time_text(value) if field and field.kind in ("time", "date") else str(value)
+            return str(value) if field is None else _string_text(field, str(value))
+
+
+def _string_text(field: Field, value: str) -> str:
+    if field.kind in ("time", "date"):
+        return _time_text(value)
+    is_choice = "enum" in field.schema or field.role in CHOICE_ROLES or field.name in CHOICE_NAMES
+    is_word = value.islower() and value.isascii() and value.replace("_", "").isalpha()
+    return humanize(value) if is_choice and is_word else value
 
 
 def _number_text(field: Field | None, value: float) -> str:
@@ -166,24 +178,29 @@ def record_values(
 ) -> list[FieldValue]:
     """Return the declared fields in their order, then undeclared ones. None means no cut.
 
-    Values are JSON as stored, or as people write them.
+    Values are as stored, or as people write them.
     """
     fields = visible.stream.fields
     names = [name for name in fields if name in record.data]
     names += sorted(name for name in record.data if name not in fields)
     values = []
     for name in names:
-        label = field_label(fields[name]) if name in fields else humanize(name)
-        target = name.removesuffix("_id")
-        if label == humanize(name) and target not in fields:
-            label = humanize(target)
+        label = field_label(fields[name], fields) if name in fields else humanize(name)
         value = record.data[name]
-        value = value_text(fields.get(name), value) if in_words else value
+        value = value_text(fields.get(name), value) if in_words else _stored_text(value)
         text, left_out = escape_invisible(value), 0
         if max_length is not None:
             text, left_out = truncate(text, max_length=max_length)
         values.append(FieldValue(escape_invisible(label), escape_invisible(name), text, left_out))
     return values
+
+
+def _stored_text(value: object) -> object:
+    """Return words for values that only programs call true, false, null or empty."""
+    if value is None or value in ("", [], {}):
+        return NOTHING
+    is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return value_text(None, value) if isinstance(value, bool) or is_list else value
 
 
 def format_time(moment: datetime | None, *, never: str = "never") -> str:

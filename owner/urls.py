@@ -44,6 +44,7 @@ from owner.records.people_pages import (
     separate_identity,
 )
 from owner.records.record_file import record_file
+from owner.records.record_html import record_html
 from owner.records.record_page import record_page
 from owner.records.search_page import search_page
 from owner.storage_page import storage_page
@@ -104,6 +105,7 @@ urlpatterns = [
     path("people/<str:person>/separate", separate_identity, name="person-separate"),
     path("records/<str:connection_id>/<str:stream>/", record_list, name="record-list"),
     path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page, name="record"),
+    path("html/<str:connection_id>/<str:stream>", record_html, name="record-html"),
     path("files/<str:connection_id>/<path:blob_id>", record_file, name="record-file"),
     path("ask/<str:token>", permission_page, name="permission-request"),
     path("connected", connected_apps, name="connected-apps"),

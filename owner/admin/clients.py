@@ -7,7 +7,6 @@ from django.contrib.admin import display, register
 from django.contrib.admin.utils import unquote
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
-from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from typing_extensions import override
@@ -16,13 +15,13 @@ from evidence import limits
 from evidence.access.grant_states import GrantState, filter_state, with_grant_state
 from evidence.access.grants import register_client
 from evidence.models.accounts import Client
-from owner.form_fields import validate_printable
+from owner.form_fields import PlainForm, validate_printable
 from owner.grants.grant_pages import grant_rows
 from owner.site import OwnerAdmin, named, owner, owner_site
 from owner.text import format_time, pluralize
 
 
-class ClientForm(ModelForm[Client]):
+class ClientForm(PlainForm[Client]):
     display_name = forms.CharField(
         label="Name",
         max_length=limits.LABEL_MAX_CHARS,
@@ -40,7 +39,7 @@ class ClientForm(ModelForm[Client]):
 
 @register(Client, site=owner_site)
 class ClientAdmin(OwnerAdmin[Client]):
-    list_title = "Clients"
+    list_title = "Apps"
     about = "The apps that you gave access, with the names that you chose."
     form = ClientForm
     list_display = ("display_name", "may_read", "created")
@@ -48,6 +47,15 @@ class ClientAdmin(OwnerAdmin[Client]):
     search_help_text = "Search by name"
     ordering = ("display_name", "pk")
     change_form_template = "admin/evidence/client.html"
+
+    @override
+    def add_view(
+        self,
+        request: HttpRequest,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        return super().add_view(request, form_url, {**named(None), "title": "Add an app"})
 
     @override
     def has_add_permission(self, request: HttpRequest) -> bool:

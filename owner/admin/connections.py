@@ -8,7 +8,6 @@ from django.contrib.admin import display, register
 from django.contrib.admin.utils import unquote
 from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
-from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.html import format_html
@@ -20,7 +19,7 @@ from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection, StreamState
 from evidence.storing.connections import is_name_taken, set_languages, validate_identities
 from evidence.storing.erasure_orders import ErasureScope
-from owner.form_fields import language_choices, set_choices, validate_printable
+from owner.form_fields import PlainForm, language_choices, set_choices, validate_printable
 from owner.records import connection_streams, erasure_pages, record_look_up, visibility_page
 from owner.records.connection_streams import stream_lines
 from owner.site import OwnerAdmin, OwnPage, named, owner_site
@@ -37,7 +36,7 @@ MEANINGS = {
 }
 
 
-class ConnectionForm(ModelForm[Connection]):
+class ConnectionForm(PlainForm[Connection]):
     display_name = forms.CharField(
         label="Name",
         max_length=limits.LABEL_MAX_CHARS,

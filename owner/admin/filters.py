@@ -61,7 +61,7 @@ class RelatedFilter(SimpleListFilter):
 
 
 class ClientFilter(RelatedFilter):
-    title = parameter_name = "client"
+    title, parameter_name = "app", "client"
     rows = Client.unscoped.order_by("display_name", "client_id")
     key, lookup = "client_id", "package__client_id"
 

@@ -63,7 +63,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
         "source__display_name",
         "purpose_description",
     )
-    search_help_text = "Search by client, source, purpose or id"
+    search_help_text = "Search by app, source, purpose or id"
     actions = ("revoke_selected",)
 
     @override
@@ -84,7 +84,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
         yield "<path:object_id>/revoke/", self.revoke_view, "evidence_grant_revoke"
         yield "<path:object_id>/token/", self.token_view, "evidence_grant_token"
 
-    @display(description="client", ordering="package__client__display_name")
+    @display(description="app", ordering="package__client__display_name")
     def client(self, grant: Grant) -> str:
         return _line(grant).client
 
@@ -100,7 +100,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
     def stream_labels(self, grant: Grant) -> str:
         return _line(grant).streams
 
-    @display(description="given", ordering="issued_at")
+    @display(description="allowed", ordering="issued_at")
     def issued(self, grant: Grant) -> str:
         return _line(grant).issued
 

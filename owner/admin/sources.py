@@ -94,7 +94,9 @@ def declared_streams(source: Source) -> list[StreamDeclaration]:
 
 def _rows(stream: StreamDeclaration) -> StreamRows:
     fields = tuple(
-        FieldRow(field_label(field), field.name, field_detail(field), _uses(field, stream))
+        FieldRow(
+            field_label(field, stream.fields), field.name, field_detail(field), _uses(field, stream)
+        )
         for field in stream.fields.values()
     )
     return StreamRows(stream_label(stream), stream, tuple(_facts(stream)), fields)
@@ -108,7 +110,7 @@ def _facts(stream: StreamDeclaration) -> list[str]:
     )
     time_field = stream.consent_time_field
     by_time = (
-        f"Access can be limited by time, using “{field_label(stream.fields[time_field])}”."
+        f"Access can be limited by time, using “{field_label(stream.fields[time_field], stream.fields)}”."
         if time_field is not None
         else "Access cannot be limited by time."
     )

@@ -38,7 +38,7 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
     list_display = ("holder", "state", "works", "reach", "created", "ends")
     list_filter = (TokenStateFilter, ClientFilter)
     search_fields = ("package__client__display_name", "token_id", "package_id")
-    search_help_text = "Search by client or id"
+    search_help_text = "Search by app or id"
     actions = ("revoke_selected",)
 
     @override
@@ -49,7 +49,7 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
     def own_pages(self) -> Iterable[OwnPage]:
         yield "<path:object_id>/revoke/", self.revoke_view, "evidence_accesstoken_revoke"
 
-    @display(description="client", ordering="package__client__display_name")
+    @display(description="app", ordering="package__client__display_name")
     def holder(self, token: AccessToken) -> str:
         return token_row(token).client
 

@@ -268,10 +268,10 @@ def revoke_confirmation(grants: Sequence[Grant], *, back: str) -> Question:
 def _facts(grant: Grant) -> list[tuple[str, str]]:
     revoked_at = grant.revoked_at or grant.package.revoked_at
     return [
-        ("Client", grant.package.client.display_name),
+        ("App", grant.package.client.display_name),
         ("Source", grant.source.display_name),
         ("Purpose", grant.purpose_description or "not stated"),
-        ("Issued", format_time(grant.issued_at)),
+        ("Allowed", format_time(grant.issued_at)),
         ("Expires", format_time(grant.expires_at)),
         *([("Use", _use(grant))] if grant.access_mode == Grant.AccessMode.SINGLE_USE else []),
         *([("Extends for a short time", grant.extends_id)] if grant.extends_id else []),

@@ -128,7 +128,8 @@ def _offer(asked: PermissionRequest) -> Offer | None:
     shown = [name for name in visible.stream.fields if visible.shows(name)]
     added = [name for name in shown if asked.fields is None or name in asked.fields]
     hidden = [name for name in visible.stream.fields if name not in shown]
-    labels = {name: field_label(field) for name, field in visible.stream.fields.items()}
+    fields = visible.stream.fields
+    labels = {name: field_label(field, fields) for name, field in fields.items()}
     return Offer(
         grant=grant,
         differences=compare_gates([Gate(grant_scope(grant, owner_id=OWNER_ID))], after),

@@ -120,7 +120,7 @@ def _preview(
         extent=describe_extent(visible),
         samples=newest_samples(visible),
         hidden_fields=[
-            field_label(field)
+            field_label(field, form.stream.fields)
             for name, field in form.stream.fields.items()
             if not terms.fields.allows(name)
         ],
@@ -249,7 +249,7 @@ def _difference(old: Sequence[VisibleRecords], new: VisibleRecords | None) -> St
         fewer=_count_hidden(old, new),
         fields_more=tuple(name for name in stream.fields if name in fields_after - fields_before),
         fields_fewer=tuple(name for name in stream.fields if name in fields_before - fields_after),
-        labels={name: field_label(field) for name, field in stream.fields.items()},
+        labels={name: field_label(field, stream.fields) for name, field in stream.fields.items()},
     )
 
 

@@ -92,7 +92,8 @@ class StreamForm(forms.Form):
         self.terms: StreamTerms | None = None
         self.request: StreamRequest | None = None
         selectable = self.selectable_fields
-        set_choices(self, "chosen", [(field.name, field_label(field)) for field in selectable])
+        choices = [(field.name, field_label(field, stream.fields)) for field in selectable]
+        set_choices(self, "chosen", choices)
         self.fields["chosen"].initial = [field.name for field in selectable]
         for name, is_available in (
             ("chosen", bool(selectable)),
@@ -122,8 +123,8 @@ class StreamForm(forms.Form):
     def excluded_fields(self) -> list[str]:
         """Return the labels of fields outside the bounds."""
         return [
-            field_label(field)
-            for name, field in self.stream.fields.items()
+            self._label_of(name)
+            for name in self.stream.fields
             if name not in self.stream.primary_key and not self._is_allowed(name)
         ]
 
@@ -138,12 +139,15 @@ class StreamForm(forms.Form):
     @property
     def time_label(self) -> str:
         name = self.stream.consent_time_field
-        return "" if name is None else field_label(self.stream.fields[name])
+        return "" if name is None else self._label_of(name)
 
     @property
     def key_labels(self) -> list[str]:
         """Return the labels of the primary key's fields, which are always included."""
-        return [field_label(self.stream.fields[name]) for name in self.stream.primary_key]
+        return [self._label_of(name) for name in self.stream.primary_key]
+
+    def _label_of(self, name: str) -> str:
+        return field_label(self.stream.fields[name], self.stream.fields)
 
     @property
     def boxes(self) -> list[tuple[BoundWidget, str]]:

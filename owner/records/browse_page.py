@@ -23,15 +23,18 @@ from owner.records.bookings import booking_sums
 from owner.records.calendar_month import calendar_month
 from owner.records.conversations import conversation, thread
 from owner.records.measure_charts import measure_charts
-from owner.records.month_counts import cached_month_counts
+from owner.records.month_counts import cached_month_counts, has_other_dates
 from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.periods import (
+    OTHER_DATES,
     Period,
     month_links,
     one_month,
     parse_period,
+    plausible_period,
     today,
-    usual_period,
+    until_plausible,
+    with_other_dates,
 )
 from owner.records.person_links import link_people
 from owner.records.places_map import format_place, parse_place, places_map
@@ -42,8 +45,6 @@ from owner.records.record_summaries import RecordSummary, stream_url
 from owner.records.search_facets import kind_key
 from owner.site import owner
 
-OTHER_DATES = "other"
-"""The value of `until` for records before 1970 or in a future year."""
 YearLink: TypeAlias = tuple[int | str, str, bool]
 """Label, URL and whether it is open."""
 
@@ -96,20 +97,15 @@ def _tabs(gate: Gate, visible: VisibleRecords) -> list[tuple[str, str, bool]]:
 def _by_day(listing: Listing) -> PageContent:
     """Content of a mailbox or a list: pages of days, newest first, from any year."""
     until = listing.params.get("until", "")
-    period = parse_period(until)
-    visible = listing.visible
+    period, visible = parse_period(until), until_plausible(listing.visible)
     if period:
         visible = within(visible, TimeRange(None, period.time_range(visible.stream).until))
     elif until == OTHER_DATES:
-        usual = usual_period().time_range(visible.stream)
-        visible = within(visible, TimeRange(None, usual.since), TimeRange(usual.until, None))
+        visible = with_other_dates(listing.visible)
     kept = {"until": until if period or until == OTHER_DATES else ""}
     page = page_of(listing, visible, kept)
     _set_threads(listing, page.shown)
-    years, others = _years(listing, "until", until)
-    if others:
-        url = listing.url(until=OTHER_DATES)
-        years = [*years, ("Other dates", url, until == OTHER_DATES)]
+    years = _years_and_other_dates(listing, until)
     return PageContent({**_rows(listing, page, **kept), "years": years}, page.shown)
 
 
@@ -124,14 +120,23 @@ def _rows(listing: Listing, page: ListPage, **kept: str) -> dict[str, Any]:
 
 
 def _years(listing: Listing, param: str, chosen: str) -> tuple[list[YearLink], list[YearLink]]:
-    """Return links to the years with records: usual ones, then before 1970 or in the future."""
+    """Return links to the years with records: plausible ones, and others."""
     counts = cached_month_counts([listing.visible])
-    usual = usual_period()
+    plausible = plausible_period(listing.visible.stream)
     links: tuple[list[YearLink], list[YearLink]] = [], []
     for year in sorted({each.month.year for each in counts if each.month}, reverse=True):
         link = (year, listing.url(**{param: year}), str(year) == chosen[:4])
-        links[not usual.first.year <= year < usual.until.year].append(link)
+        links[not plausible.first.year <= year <= plausible.last.year].append(link)
     return links
+
+
+def _years_and_other_dates(listing: Listing, chosen: str) -> list[YearLink]:
+    """Return links to the years with records, then to other dates; none for one year alone."""
+    years, _ = _years(listing, "until", chosen)
+    if has_other_dates(listing.visible):
+        url = listing.url(until=OTHER_DATES)
+        return [*years, ("Other dates", url, chosen == OTHER_DATES)]
+    return years if len(years) > 1 else []
 
 
 def _set_threads(listing: Listing, shown: Sequence[RecordSummary]) -> None:

@@ -8,9 +8,13 @@ from django.http import Http404
 
 from evidence.access.granted_streams import key_filter
 from evidence.access.record_parts import fetch_many_related
-from evidence.access.records import RecordKey
+from evidence.access.records import RecordKey, VisibleRecords
+from evidence.access.sql import SQL
+from evidence.declarations.declaration import Relation
 from evidence.reading import records as reading
 from evidence.reading.expansion import Children, load_related, parse_expand, related_stream
+from owner.records.month_counts import has_other_dates
+from owner.records.periods import OTHER_DATES, until_plausible, with_other_dates
 from owner.records.record_lists import Listing, ListPage, PageContent, page_of
 from owner.records.record_roles import relation_label
 from owner.records.record_summaries import RecordSummary, summarize
@@ -32,30 +36,45 @@ class Message:
 
 def conversation(listing: Listing) -> PageContent:
     """Content of a chat: the conversations, and the newest messages of the chosen one."""
-    relation, visible = listing.roles.parent, listing.visible
+    relation, is_other = listing.roles.parent, listing.params.get("until") == OTHER_DATES
+    visible = with_other_dates(listing.visible) if is_other else until_plausible(listing.visible)
     parents = None if relation is None else related_stream(listing.gate, visible, relation)
-    if relation is None or parents is None:
-        return _messages(listing, page_of(listing, visible, {}))
-    found = reading.page(parents, limit=MAX_PARENTS, descending=True, after=None, where=())
-    chats = summarize(parents, found.records)
-    chats.sort(key=lambda chat: chat.title.casefold())
-    chosen = listing.params.get("in", "")
-    if not chosen:
-        newest = visible.page(limit=1, descending=True)
-        chosen = str(newest[0].data.get(relation.foreign_key) or "") if newest else ""
-    where = [key_filter(visible, relation.foreign_key, chosen)] if chosen else []
-    content = _messages(listing, page_of(listing, visible, {"in": chosen}, where=where))
+    chats, chosen = _chats(parents), "" if is_other else listing.params.get("in", "")
+    where: list[SQL] = []
+    if relation is not None and parents is not None and not is_other:
+        chosen = chosen or _newest_chat(visible, relation)
+        where = [key_filter(visible, relation.foreign_key, chosen)] if chosen else []
+    kept = {"in": chosen, "until": OTHER_DATES if is_other else ""}
+    content = _messages(listing, page_of(listing, visible, kept, where=where), kept)
+    links = [(chat.title, listing.url(**{"in": chat.record.record_key}),
+              chat.record.record_key == chosen) for chat in chats]  # fmt: skip
+    if has_other_dates(listing.visible):
+        links = links or [("Usual dates", listing.url(), not is_other)]
+        links.append(("Other dates", listing.url(until=OTHER_DATES), is_other))
     context = {
         **content.context,
-        "chats": [(chat.title, listing.url(**{"in": chat.record.record_key}),
-                   chat.record.record_key == chosen) for chat in chats],
-        "chats_label": relation_label(relation),
+        "chats": links,
+        "chats_label": "Dates" if relation is None else relation_label(relation),
         "chat": next((c.title for c in chats if c.record.record_key == chosen), ""),
-    }  # fmt: skip
+    }
     return PageContent(context, [*chats, *content.shown])
 
 
-def _messages(listing: Listing, page: ListPage) -> PageContent:
+def _chats(parents: VisibleRecords | None) -> list[RecordSummary]:
+    """Return the conversations by title. One query."""
+    if parents is None:
+        return []
+    found = reading.page(parents, limit=MAX_PARENTS, descending=True, after=None, where=())
+    return sorted(summarize(parents, found.records), key=lambda chat: chat.title.casefold())
+
+
+def _newest_chat(visible: VisibleRecords, relation: Relation) -> str:
+    """Return the key of the conversation with the newest message; empty if there is none."""
+    newest = visible.page(limit=1, descending=True)
+    return str(newest[0].data.get(relation.foreign_key) or "") if newest else ""
+
+
+def _messages(listing: Listing, page: ListPage, kept: Mapping[str, str]) -> PageContent:
     """Content of a conversation: messages oldest first, by day, with their files."""
     messages = page.shown
     files = _files(listing, messages)
@@ -65,7 +84,7 @@ def _messages(listing: Listing, page: ListPage) -> PageContent:
         "days": days,
         "earlier_url": page.next_url,
         "later_url": page.later_url,
-        "latest_url": listing.url(**{"in": listing.params.get("in", "")}) if page.later_url else "",
+        "latest_url": listing.url(**kept) if page.later_url else "",
     }
     return PageContent(context, [*messages, *(file for each in files.values() for file in each)])
 

@@ -13,7 +13,7 @@ from evidence.access.record_counts import MonthCount, count_by_month
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import ConnectionFacts
 from evidence.models.connections import Connection
-from owner.records.periods import zone_name
+from owner.records.periods import plausible_period, zone_name
 
 CACHE_SECONDS = 3_600
 
@@ -45,6 +45,16 @@ def cached_month_counts(streams: Sequence[VisibleRecords]) -> list[MonthCount]:
         for key, (number, _) in branches.items()
         for count in known[key]
     ]
+
+
+def has_other_dates(visible: VisibleRecords) -> bool:
+    """Return whether records of the owner's unrestricted stream have dates that are not plausible."""
+    since, until = plausible_period(visible.stream).bounds(visible.stream)
+    return any(
+        count.first < since or count.last >= until
+        for count in cached_month_counts([visible])
+        if count.first and count.last
+    )
 
 
 def _of_connection(

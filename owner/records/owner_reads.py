@@ -2,15 +2,12 @@
 
 import secrets
 from collections.abc import Iterable
-from dataclasses import replace
 
 from django.utils import timezone
 
-from evidence.access.gate import Gate
 from evidence.access.scope import Scope
 from evidence.ledger.entries import DisclosedAnswer, DisclosedItem
 from evidence.ledger.writer import record_disclosure
-from owner.records.periods import Period
 from owner.records.record_summaries import RecordSummary
 
 
@@ -36,24 +33,3 @@ def listed_items(summaries: Iterable[RecordSummary]) -> list[DisclosedItem]:
         )
         for each in summaries
     ]
-
-
-def narrowed(scope: Scope, period: Period | None) -> Scope:
-    """Return the owner's scope with only the records of a period."""
-    if period is None:
-        return scope
-    streams = {
-        (each.source.source_pk, each.stream.name): each.stream for each in Gate(scope).streams()
-    }
-    grants = tuple(
-        replace(
-            grant,
-            streams=tuple(
-                replace(terms, time=period.time_range(streams[grant.source_pk, terms.name]))
-                for terms in grant.streams
-                if (grant.source_pk, terms.name) in streams
-            ),
-        )
-        for grant in scope.grants
-    )
-    return replace(scope, grants=grants)

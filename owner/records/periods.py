@@ -8,14 +8,16 @@ from typing import Any
 
 from django.utils import timezone
 
-from evidence.access.record_counts import within
+from evidence.access.record_counts import not_after, within
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import TimeRange
 from evidence.declarations.declaration import StreamDeclaration
 from owner.charts import add_months
-from owner.records.record_roles import ALL_DAY_FIELDS
+from owner.records.record_roles import ALL_DAY_FIELDS, Layout, StreamRoles
 from owner.records.record_summaries import RecordSummary, summarize
 
+OTHER_DATES = "other"
+"""The period of records whose date is not plausible, as URLs have it."""
 PERIOD = re.compile(r"(?P<year>[12]\d{3})(-(?P<month>0[1-9]|1[0-2]))?")
 MAX_OFFSET = timedelta(hours=14)
 """No time zone is further away from UTC."""
@@ -28,10 +30,17 @@ class Period:
     first: date
     until: date
 
+    @property
+    def last(self) -> date:
+        return self.until - timedelta(days=1)
+
     def time_range(self, stream: StreamDeclaration) -> TimeRange:
-        """Return the range in the owner's time zone. Dates without a time of day are in UTC."""
+        return TimeRange(*self.bounds(stream))
+
+    def bounds(self, stream: StreamDeclaration) -> tuple[datetime, datetime]:
+        """Return the ends in the owner's time zone. Dates without a time of day are in UTC."""
         zone = UTC if stream.has_dates_only else timezone.get_current_timezone()
-        return TimeRange(_midnight(self.first, zone), _midnight(self.until, zone))
+        return _midnight(self.first, zone), _midnight(self.until, zone)
 
     def of(self, visible: VisibleRecords) -> VisibleRecords:
         """Return the records of the period."""
@@ -70,9 +79,33 @@ def parse_period(text: str) -> Period | None:
     return Period(first, add_months(first, 1 if match["month"] else 12))
 
 
-def usual_period() -> Period:
-    """Return the years from 1970 to this year; other dates are mostly faults of a source."""
-    return Period(date(1970, 1, 1), date(today().year + 1, 1, 1))
+def plausible_period(stream: StreamDeclaration) -> Period:
+    """Return the days of records whose date is no fault of their source.
+
+    They are from 1970 until tomorrow; in a calendar, from 1900 until ten years from now.
+    """
+    if StreamRoles(stream).layout == Layout.CALENDAR:
+        return Period(date(1900, 1, 1), date(today().year + 11, 1, 1))
+    return Period(date(1970, 1, 1), today() + timedelta(days=2))
+
+
+def is_plausible(stream: StreamDeclaration, day: date) -> bool:
+    if date(1970, 1, 1) <= day <= today():
+        return True
+    period = plausible_period(stream)
+    return period.first <= day < period.until
+
+
+def until_plausible(visible: VisibleRecords) -> VisibleRecords:
+    """Return the records that a list with the newest first begins with: none of a later date."""
+    _, until = plausible_period(visible.stream).bounds(visible.stream)
+    return not_after(visible, until)
+
+
+def with_other_dates(visible: VisibleRecords) -> VisibleRecords:
+    """Return the records whose date is not plausible."""
+    since, until = plausible_period(visible.stream).bounds(visible.stream)
+    return within(visible, TimeRange(None, since), TimeRange(until, None))
 
 
 def one_month(month: date) -> Period:

@@ -16,7 +16,7 @@ from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.declarations.authorship import Origin, determine_origin, normalize_identity
 from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field
 from evidence.declarations.values import field_text, key_text
-from owner.records.record_roles import ALL_DAY_FIELDS, StreamRoles
+from owner.records.record_roles import ALL_DAY_FIELDS, HTML_MEDIA_TYPE, StreamRoles
 from owner.text import (
     DATE_CHARS,
     duration_text,
@@ -112,7 +112,8 @@ class RecordSummary:
     def brief(self) -> str:
         """A few short values, for records that have neither a text nor a measured value."""
         lines = (
-            f"{field_label(each)}: {self.words(each, BRIEF_CHARS)}" for each in self._brief_fields
+            f"{field_label(each, self.roles.stream.fields)}: {self.words(each, BRIEF_CHARS)}"
+            for each in self._brief_fields
         )
         return " \N{MIDDLE DOT} ".join(map(escape_invisible, lines))
 
@@ -221,11 +222,25 @@ class RecordSummary:
 
     @property
     def file_url(self) -> str:
-        """The address of the bytes that belong to the record; empty without any."""
+        """The address of the file that the record is; empty without one."""
         blob_id = self._blob.get("blob_id")
-        if not isinstance(blob_id, str) or not blob_id:
+        if not isinstance(blob_id, str) or not blob_id or self._is_html_of_text:
             return ""
         return reverse("record-file", args=[self.connection_id, blob_id])
+
+    @property
+    def html_url(self) -> str:
+        """The address of the frame with the HTML of the record; empty without any."""
+        if not self._is_html_of_text and not self.record.data.get(self.roles.html or ""):
+            return ""
+        address = reverse("record-html", args=[self.connection_id, self.visible.stream.name])
+        return f"{address}?{urlencode({'key': self.record.record_key})}"
+
+    @property
+    def _is_html_of_text(self) -> bool:
+        """Whether the bytes are the formatted text of the record: its declaration names no file."""
+        is_html = self._blob.get("media_type") == HTML_MEDIA_TYPE
+        return is_html and BLOB_REFERENCE not in self.visible.stream.fields
 
     @property
     def is_picture(self) -> bool:

@@ -14,10 +14,12 @@ from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
 from evidence.reading.search import MatchCounts
 from owner.charts import Chart, add_months, month_chart, months_between
-from owner.records.periods import PERIOD, parse_period
+from owner.records.periods import OTHER_DATES, PERIOD, is_plausible, parse_period
 
+MAX_VALUES = 12
 FACETS = ("source", "connection", "kind", "year")
 FACET_LABELS = {"source": "Source", "connection": "Connection", "kind": "Kind", "year": "Year"}
+YEAR_LABELS = {OTHER_DATES: "Other dates"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,14 @@ class Filters:
     @classmethod
     def of(cls, request: HttpRequest) -> "Filters":
         given = {name: request.GET.get(name, "").replace("\0", "") for name in cls.__slots__}
-        if not PERIOD.fullmatch(given["period"]):
+        if given["period"] != OTHER_DATES and not PERIOD.fullmatch(given["period"]):
             given["period"] = ""
         return cls(**given)
+
+    @property
+    def year(self) -> str:
+        """The year of the period, or ``other``."""
+        return self.period if self.period == OTHER_DATES else self.period[:4]
 
     def url(self, **changes: str) -> str:
         """Return the URL of the search with changes, from its first page."""
@@ -70,17 +77,26 @@ def kind_key(visible: VisibleRecords) -> str:
 
 
 Counts = Sequence[tuple[VisibleRecords, MonthCount]]
+
+
+def _year(visible: VisibleRecords, count: MonthCount) -> str:
+    """Return the year of a month, or ``other`` if it is not plausible; empty without one."""
+    if count.month is None:
+        return ""
+    return str(count.month.year) if is_plausible(visible.stream, count.month) else OTHER_DATES
+
+
 KEYS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
     "source": lambda visible, count: visible.source.connector_key,
     "connection": lambda visible, count: count.connection_id,
     "kind": lambda visible, count: kind_key(visible),
-    "year": lambda visible, count: "" if count.month is None else str(count.month.year),
+    "year": _year,
 }
 LABELS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
     "source": lambda visible, count: visible.source.display_name,
     "connection": lambda visible, count: visible.connection_for[count.connection_id].display_name,
     "kind": lambda visible, count: stream_label(visible.stream),
-    "year": KEYS["year"],
+    "year": lambda visible, count: YEAR_LABELS.get(year := _year(visible, count), year),
 }
 
 
@@ -93,8 +109,14 @@ def _matching(filters: Filters, counts: Counts, *, without: str) -> Counts:
         (visible, count)
         for visible, count in counts
         if all(KEYS[name](visible, count) == value for name, value in wanted.items())
-        and (not period or (count.month is not None and f"{count.month:%Y-%m}".startswith(period)))
+        and (not period or _is_in(period, visible, count))
     ]
+
+
+def _is_in(period: str, visible: VisibleRecords, count: MonthCount) -> bool:
+    if period == OTHER_DATES:
+        return _year(visible, count) == OTHER_DATES
+    return count.month is not None and f"{count.month:%Y-%m}".startswith(period)
 
 
 def facets_of(filters: Filters, counts: MatchCounts) -> list[Facet]:
@@ -107,17 +129,19 @@ def facets_of(filters: Filters, counts: MatchCounts) -> list[Facet]:
             if key := KEYS[name](visible, count):
                 totals[key] += count.records
                 labels.setdefault(key, LABELS[name](visible, count))
-        selected = filters.period[:4] if name == "year" else getattr(filters, name)
+        selected = filters.year if name == "year" else getattr(filters, name)
         param = "period" if name == "year" else name
-        order = (
-            sorted(totals, reverse=True) if name == "year" else [k for k, _ in totals.most_common()]
-        )
+        order = [key for key, _ in totals.most_common()]
+        if name == "year":
+            # The other dates are the last of the twelve.
+            order = [*sorted(totals.keys() - YEAR_LABELS, reverse=True)[: MAX_VALUES - 1],
+                     *(totals.keys() & YEAR_LABELS)]  # fmt: skip
         values = [
             FacetValue(
                 labels[key], _rounded(totals[key]) if counts.is_estimate else totals[key],
                 filters.url(**{param: "" if key == selected else key}), key == selected,
             )
-            for key in order[:12]
+            for key in order[:MAX_VALUES]
         ]  # fmt: skip
         if len(values) > 1 or selected:
             facets.append(Facet(FACET_LABELS[name], values))
@@ -132,12 +156,14 @@ def _rounded(count: int) -> int:
 def histogram_of(filters: Filters, counts: MatchCounts) -> Chart | None:
     """Return the matches by month: of the selected year, or of all years."""
     months: Counter[date] = Counter()
-    for _, count in _matching(filters, counts.months, without="year"):
-        if count.month is not None:
+    for visible, count in _matching(filters, counts.months, without="year"):
+        if count.month is not None and _year(visible, count) != OTHER_DATES:
             months[count.month] += count.records
     if counts.is_estimate:
         months = Counter({month: _rounded(count) for month, count in months.items()})
-    year = filters.period[:4]
+    year = filters.year
+    if year == OTHER_DATES:
+        return None
     if year:
         shown = months_between(date(int(year), 1, 1), date(int(year), 12, 1))
     elif months:

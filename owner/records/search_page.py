@@ -1,13 +1,15 @@
 """Search the owner's records: hits, facets and a month histogram, all of it in the URL."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 from urllib.parse import urlencode
 
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
@@ -15,16 +17,25 @@ from django.views.decorators.http import require_safe
 from evidence.access.cursors import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
+from evidence.access.record_counts import outside
+from evidence.access.records import VisibleRecords
 from evidence.access.scope import Scope
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading.search import count_by_month, search
+from evidence.reading.search import MatchCounts, count_by_month, search
 from evidence.search.query_planner import LEXICAL
 from evidence.search.results import Excerpt, Hit, SearchRequest, SearchResult
 from owner.permissions import owner_required
 from owner.records.month_counts import cached_month_counts
-from owner.records.owner_reads import narrowed, record_owner_read
-from owner.records.periods import parse_period, zone_name
+from owner.records.owner_reads import record_owner_read
+from owner.records.periods import (
+    OTHER_DATES,
+    is_plausible,
+    parse_period,
+    plausible_period,
+    until_plausible,
+    zone_name,
+)
 from owner.records.person_links import link_people
 from owner.records.record_roles import StreamRoles
 from owner.records.record_summaries import RecordSummary
@@ -34,6 +45,7 @@ from owner.text import escape_invisible, pluralize
 
 PAGE_SIZE = 20
 CURSOR_KIND = "owner.search"
+Restriction: TypeAlias = Callable[[VisibleRecords], VisibleRecords]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +74,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
 def _results(filters: Filters) -> dict[str, object]:
     scope = owner_scope(owner().pk)
     source, _, stream = filters.kind.rpartition("/")
-    gate = Gate(
-        narrowed(scope, parse_period(filters.period)), connector_id=filters.source or source or None
-    )
+    gate = Gate(scope, connector_id=filters.source or source or None)
     after = (
         decode_cursor(filters.after, CURSOR_KIND, scope=scope, query=filters.query)
         if filters.after
@@ -80,6 +90,7 @@ def _results(filters: Filters) -> dict[str, object]:
         newest_first=filters.sort == "newest",
         after=after,
         count_phrases=False,
+        restrict=_restriction(filters),
     )
     with transaction.atomic():
         found = search(gate, request)
@@ -100,16 +111,37 @@ def _results(filters: Filters) -> dict[str, object]:
     }
 
 
+def _restriction(filters: Filters) -> Restriction | None:
+    """Return what keeps the records of the period; newest first means newest plausible first."""
+    if filters.period == OTHER_DATES:
+        return lambda each: outside(each, *plausible_period(each.stream).bounds(each.stream))
+    period = parse_period(filters.period)
+    if period is not None:
+        return period.of
+    return until_plausible if filters.sort == "newest" else None
+
+
 def _counts(filters: Filters, scope: Scope, found: SearchResult) -> dict[str, object]:
     """Return the facets and the months of all matches."""
     counts = count_by_month(
         Gate(scope), found, time_zone=zone_name(), month_counts=cached_month_counts
     )
+    leaves_out = filters.sort == "newest" and not filters.period and _has_later_dates(counts)
     return {
+        "others_url": filters.url(period=OTHER_DATES) if leaves_out else "",
         "facets": facets_of(filters, counts),
         "chart": histogram_of(filters, counts),
         "is_estimate": counts.is_estimate,
     }
+
+
+def _has_later_dates(counts: MatchCounts) -> bool:
+    """Return whether a match has a date in the future that is not plausible."""
+    return any(
+        count.last > timezone.now() and not is_plausible(visible.stream, count.last.date())
+        for visible, count in counts.months
+        if count.last is not None
+    )
 
 
 def _next_url(filters: Filters, scope: Scope, found: SearchResult) -> str:

@@ -121,7 +121,9 @@ def _why(grant: Grant, place: Place, seen: VisibleRecord, labels: Mapping[str, s
     said = ((terms, stream) for terms, stream in terms_of(grant) if terms.name == place.stream)
     for terms, stream in said:
         fields = {} if stream is None else stream.fields
-        shown = [field_label(fields[name]) if name in fields else name for name in seen.data]
+        shown = [
+            field_label(fields[name], fields) if name in fields else name for name in seen.data
+        ]
         sentence = describe_terms(terms, stream=stream, labels=labels).sentence
         return f"It is shown {join_words(shown)}. The grant says: {sentence}"
     return ""

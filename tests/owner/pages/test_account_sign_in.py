@@ -283,7 +283,7 @@ def test_answer_counts_once_in_the_session_that_began(
     for refusal in (elsewhere, forged, replayed):
         assert "This sign-in is too old, was used already, or began in another browser." in refusal
     assert asked_before == 0
-    assert "inbox (2)" in accepted
+    assert "Inbox (2)" in accepted
     assert len(provider.forms) == 1
 
 
@@ -356,7 +356,7 @@ def test_owner_chooses_other_folders_after_the_token_expired(
 
     page = http.get(f"/accounts/{pk}/choices").content.decode()
 
-    assert "inbox (2)" in page
+    assert "Inbox (2)" in page
     assert not ACCESS_TOKEN.search(page)
 
 

@@ -37,7 +37,7 @@ def only_rest(form: Form) -> Form:
 def test_the_token_reads_what_was_ticked_and_nothing_else(world: World, alice: Browser) -> None:
     form = only_rest(what(alice, "Personal mail"))
     form.tick("Messages")
-    for words in ("From email", "Labels", "Seen", "Size", "Thread id"):
+    for words in ("From email", "Labels", "Seen", "Size", "Conversation"):
         form.untick(words)
     form.fill(of(form, "Messages", "since"), "2026-01-12")
     form.fill(of(form, "Messages", "until"), "2026-03-05")
@@ -177,7 +177,7 @@ def test_what_is_about_to_be_given_is_read_over_in_words(world: World, alice: Br
     form = what(alice, "Personal mail", "Work mail")
     form.tick("Messages")
     form.tick("Threads")
-    for words in ("From email", "Labels", "Seen", "Size", "Thread id", "Body text"):
+    for words in ("From email", "Labels", "Seen", "Size", "Conversation", "Body text"):
         form.untick(words)
     form.fill(of(form, "Messages", "since"), "2025-01-01")
 

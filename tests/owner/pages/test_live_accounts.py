@@ -81,7 +81,7 @@ def test_owner_connects_a_mailbox_and_sees_what_came(http: HttpClient, server: D
 
     shown = http.get(f"/accounts/{account.pk}").content.decode()
 
-    assert "inbox (2)" in page
+    assert "Inbox (2)" in page
     assert "Archive (1)" in page
     assert "2 new, 0 changed, 0 deleted" in shown
     assert "Sync now" in shown

@@ -47,7 +47,16 @@ def test_the_list_says_who_reads_what_through_what(world: World, alice: Browser)
         in page.text
     )
     assert "5 grants" in page.text
-    assert "Choose an action" in page.text
+    assert "App State Source Connections Streams Allowed Ends" in page.text
+    assert "Filter State All Active" in page.text
+    assert "Revoke the selected grants 0 of 5 selected" in page.text
+
+
+def test_an_action_needs_a_selection(world: World, alice: Browser) -> None:
+    answer = alice.press(alice.open(LIST).forms[-1], "index", "0")
+
+    assert "Nothing is selected. Tick at least one first." in answer.text
+    assert "Items must be selected" not in answer.text
 
 
 @pytest.mark.parametrize(
@@ -92,7 +101,7 @@ def test_a_grant_is_read_in_words(world: World, alice: Browser) -> None:
     page = alice.open(at("grant", world.grants["bob"][0].pk, "change"))
 
     assert (
-        "Messages: Id, Thread id, Subject, From name, Received at and Body text of all"
+        "Messages: Id, Conversation, Subject, From name, Received at and Body text of all"
         " records received from 1 January 2026 on, through “Personal mail” and “Work mail”."
         in page.text
     )

@@ -33,7 +33,7 @@ def test_a_record_is_found_by_connection_stream_and_key(world: World, alice: Bro
 
     assert "Lease signed" in page.text
     assert "Size size_bytes 2000" in page.text
-    assert 'Labels labels [ "home" ]' in page.text
+    assert "Labels labels home" in page.text
     assert "Dear Alice, we signed the lease for Lindenstraße 12 today." in page.text
 
 

@@ -67,6 +67,28 @@ def test_a_month_of_the_histogram_narrows(world: World, alice: Browser) -> None:
     ]
 
 
+def test_newest_first_begins_with_a_possible_date(world: World, alice: Browser) -> None:
+    world.put(*((PERSONAL, "messages", {"id": f"d{year}", "subject": "Report",
+                 "received_at": f"{year}-06-01T00:00:00Z"}) for year in ("9999", "1969", "2026")),
+              (PERSONAL, "messages", {"id": "undated", "subject": "Report"}))  # fmt: skip
+    best = search(alice, q="report")
+
+    newest = alice.open(best.link("Newest first"))
+    others = alice.open(newest.link("Show other dates"))
+
+    assert "left out" not in best.text
+    assert [words for words, at in best.links if "period=" in at] == [
+        "2026",
+        "Other dates",
+        "June 2026: 1",
+    ]
+    assert 'aria-label="June 9999' not in best.html
+    mail = f"/records/{PERSONAL}/messages"
+    assert hits(newest) == [f"{mail}/d2026", f"{mail}/d1969", f"{mail}/undated"]
+    assert hits(others) == [f"{mail}/d9999", f"{mail}/d1969"]
+    assert others.text == alice.open(alice.open(best.link("Other dates")).link("Newest first")).text
+
+
 def test_pages_follow_one_another(world: World, alice: Browser) -> None:
     world.put(*((WORK, "messages", {"id": f"x{n}", "subject": f"Report {n}",
                  "received_at": f"2026-04-{n % 28 + 1:02}T00:00:00Z"}) for n in range(45)))  # fmt: skip
@@ -133,7 +155,7 @@ def test_a_phrase_is_counted_only_in_the_first_texts(
     world: World, alice: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evidence.search.lexical.UNCOUNTED_LIMIT", 25)
-    monkeypatch.setattr("evidence.search.lexical.FEW_CANDIDATES", 25)
+    monkeypatch.setattr("evidence.search.lexical.CANDIDATE_BATCH_SIZE", 25)
     world.put(*((WORK, "messages", {"id": f"x{n}", "subject": f"grand canal {n}",
                  "received_at": f"2026-04-{n % 28 + 1:02}T00:00:00Z"}) for n in range(45)),
               (PERSONAL, "messages", {"id": "rare", "subject": "a canal grand tour",

@@ -165,6 +165,8 @@ def test_accounts_are_shown_and_nothing_else_of_them(world: World, alice: Browse
     one = alice.open(f"/admin/auth/user/{user.pk}/change/")
     assert user.password not in one.html
     assert not any(given.get("type") == "password" for _, given in one.elements)
+    assert "Name alice Can sign in yes Sees records yes Last sign-in" in one.text
+    assert "Designates" not in one.text
 
 
 def test_the_admin_links_its_pages(world: World, alice: Browser) -> None:
@@ -193,7 +195,9 @@ def test_every_page_has_the_same_header(world: World, alice: Browser, path: str)
 def test_the_owner_changes_the_password(world: World) -> None:
     user = User.objects.create_superuser("owner", password="correct horse battery")
     browser = Browser().sign_in(user)
-    form = browser.open("/admin/password_change/").form
+    page = browser.open("/admin/password_change/")
+    assert "Old password New password At least 8 characters" in page.text
+    form = page.form
     form.fill("old_password", "correct horse battery")
     form.fill("new_password1", "another long phrase")
     form.fill("new_password2", "another long phrase")
