@@ -43,6 +43,9 @@ PIP := 26.3
 # Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
+# Without bytecode, each process of the tests compiles the product again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook relevance s3 semantic run sign-in sync-large telemetry test slow fast mutants check check-code check-types check-django check-files format clean
 .DEFAULT_GOAL := check
 

@@ -1,9 +1,10 @@
 """A headless Chromium, from Debian's packages ``chromium`` and ``chromium-driver``."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -54,23 +55,41 @@ def wait_for(driver: Chrome, words: str) -> None:
 
 
 def press(place: Chrome | WebElement, words: str) -> None:
-    """The first visible button or link of these words."""
+    """Press the first visible button or link of these words."""
     driver = place if isinstance(place, Chrome) else place.parent
-    found = [
-        each
-        for each in place.find_elements(By.CSS_SELECTOR, "button, a, input[type=submit]")
-        if (each.text.strip() or each.get_attribute("value")) == words and each.is_displayed()
-    ]
-    assert found, f"nothing to press says {words!r}"
-    reach(driver, found[0])
+
+    def find() -> WebElement:
+        for each in place.find_elements(By.CSS_SELECTOR, "button, a, input[type=submit]"):
+            said = each.text.strip() or each.get_attribute("value")
+            if said == words and each.is_displayed():
+                return each
+        raise AssertionError(f"nothing to press says {words!r}")
+
+    _reach_steadily(driver, find)
 
 
 def tick(driver: Chrome, words: str) -> None:
-    """The visible box, or whatever opens, beside words that begin so."""
-    for each in driver.find_elements(By.CSS_SELECTOR, "label.box, summary"):
-        if each.is_displayed() and each.text.strip().startswith(words):
-            return reach(driver, each)
-    raise AssertionError(f"no box says {words!r}")
+    """Press the visible box, or whatever opens, beside words that begin so."""
+
+    def find() -> WebElement:
+        for each in driver.find_elements(By.CSS_SELECTOR, "label.box, summary"):
+            if each.is_displayed() and each.text.strip().startswith(words):
+                return each
+        raise AssertionError(f"no box says {words!r}")
+
+    _reach_steadily(driver, find)
+
+
+def _reach_steadily(driver: Chrome, find: Callable[[], WebElement]) -> None:
+    """Find and press an element; again if the page replaced a part of itself meanwhile."""
+
+    def attempt(_: Chrome) -> bool:
+        reach(driver, find())
+        return True
+
+    WebDriverWait(driver, SECONDS, ignored_exceptions=[StaleElementReferenceException]).until(
+        attempt
+    )
 
 
 def reach(driver: Chrome, element: WebElement) -> None:
