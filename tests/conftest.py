@@ -56,6 +56,7 @@ STARTERS = {
     "owner": [
         "consent/test_python_sdk.py", "consent/test_typescript_sdk.py", "pages/test_imports.py",
         "pages/test_account_sign_in.py", "pages/test_live_accounts.py", "pages/test_notifications.py",
+        "pages/test_record_html.py",
     ],
     "pdpp_site": [
         "test_connections.py", "test_environment.py", "test_headers.py", "test_mcp_stdio.py",
@@ -65,18 +66,33 @@ STARTERS = {
     "storing": ["test_killed.py", "test_memory.py"],
 }  # fmt: skip
 """Tests that may start a server, a browser or a process. `make fast` leaves them out."""
+LONG = {
+    "api": ["test_changes_model.py", "test_search_at_scale.py"],
+    "importers": [
+        "test_bank_across_formats.py", "test_bank_glued.py", "test_bank_layouts.py", "test_bank_years.py",
+        "test_calendar_series.py", "test_demo_year.py", "test_habits.py", "test_import_totals.py",
+        "test_outlook.py", "test_takeout.py", "test_text_recognition.py",
+    ],
+    "operations": ["test_backup.py", "test_backup_schedule.py"],
+}  # fmt: skip
+"""Years of records, models and restores: many seconds a file. They start first, and `make fast` leaves them out."""
 FIRST = ["slow", "long"]
-STARTER_PATHS = {TESTS / folder / name for folder, names in STARTERS.items() for name in names}
+STARTER_PATHS, LONG_PATHS = (
+    {TESTS / folder / name for folder, names in files.items() for name in names}
+    for files in (STARTERS, LONG)
+)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """Mark tests by database and by what they may start. Slow and long tests come first."""
+    """Mark tests by database, by what they may start, and by length. Slow and long tests come first."""
     for item in items:
         if ASKING & {*getattr(item, "fixturenames", ())} or item.get_closest_marker("django_db"):
             item.add_marker("database")
         if STARTER_PATHS & {item.path, *item.path.parents}:
             item.add_marker("starter")
+        if item.path in LONG_PATHS:
+            item.add_marker("long")
     yield
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in FIRST])
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from django.conf import settings
-from django.db import connection
+from django.db import ProgrammingError, connection
 from psycopg import sql
 
 from operations import key_file
@@ -58,10 +58,13 @@ def _abandoned_databases(now: datetime) -> list[str]:
 
 
 def _drop(name: str) -> None:
+    statement = sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name))
     with connection.cursor() as cursor:
-        cursor.execute(
-            sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
-        )
+        try:
+            cursor.execute(statement + sql.SQL(" WITH (FORCE)"))
+        except ProgrammingError:
+            # FORCE may not end the autovacuum worker of a superuser; without it, PostgreSQL does.
+            cursor.execute(statement)
 
 
 def drill(
@@ -84,7 +87,7 @@ def drill(
         tempfile.TemporaryDirectory(prefix="pdpp-drill-") as var,
     ):
         environment = os.environ | {"DATABASE_URL": _url(name), "PDPP_VAR": var}
-        environment["PDPP_SECRET_KEY"] = settings.SECRET_KEY
+        environment |= {"PDPP_SECRET_KEY": settings.SECRET_KEY, "PDPP_DISTRIBUTED": "false"}
         if is_recovery:
             environment["PDPP_SECRET_KEY"] = secrets.token_urlsafe(50)
         else:

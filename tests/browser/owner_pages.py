@@ -127,6 +127,7 @@ NO_PAGES = {
     "connect/status",  # a part of the page
     "activity/export.<str:name>",
     "files/<str:connection_id>/<path:blob_id>",
+    "html/<str:connection_id>/<str:stream>",  # the frame of a mail
     "admin/evidence/connection/erasures/<path:object_id>/progress/",
     "admin/evidence/importrun/upload/<path:object_id>/progress/",
     "admin/r/<path:content_type_id>/<path:object_id>/",

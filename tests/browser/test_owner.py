@@ -124,7 +124,7 @@ def test_typing_a_limit_and_choosing_a_view_neither_bounce_nor_jump(
         "[...document.querySelectorAll('button[name=pick]')]"
         ".find(each => each.textContent === 'Envelope').click()"
     )
-    wait_for(browser, "the fields Thread id, From name, From email, Labels")
+    wait_for(browser, "the fields Conversation, From name, From email, Labels")
     assert browser.execute_script("return [window.stays, window.scrollY]") == [True, 300]
 
     tick(browser, "Limits (optional)")

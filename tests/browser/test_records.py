@@ -1,5 +1,8 @@
 """The owner finds a record in a real browser: home, search, facets, the mail, its day, its mailbox."""
 
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from tests.world import BANK, CHAT, PERSONAL, World
 
 pytestmark = pytest.mark.long
 
+RAN = "document.body.id='ran'"
 PAGES = (
     "/",
     "/search?q=lease",
@@ -58,25 +62,60 @@ def test_a_month_of_a_histogram_can_be_clicked(
     wait_for(browser, "1 record\n")
 
 
-def test_html_of_a_record_runs_and_loads_nothing(
-    served: World, live_server: Any, browser: Chrome
-) -> None:
-    from tests.owner.pages.test_browse import HTML, TALK
+@pytest.fixture
+def tracker() -> Iterator[tuple[str, list[str]]]:
+    """The address of a server, and the paths that a browser has asked it for."""
+    asked: list[str] = []
 
-    served.declare(TALK)
-    served.connect("cin_talk", "talk", "Talk")
-    meeting = {"id": "t1", "topic": "Budget", "begins": "2026-05-04T09:00:00Z", "page": HTML}
-    served.put(("cin_talk", "meetings", meeting))
-    browser.get(f"{live_server.url}/records/cin_talk/meetings/t1")
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        do_POST = do_GET  # noqa: N815 - the name that the library calls
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"//127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize("is_sanitized", [True, False], ids=["sanitized", "policy alone"])
+def test_html_of_a_hostile_mail_runs_and_loads_nothing(
+    served: World,
+    live_server: Any,
+    browser: Chrome,
+    tracker: tuple[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_sanitized: bool,
+) -> None:
+    from owner.records import record_html
+    from tests.owner.pages.test_record_html import ELSEWHERE, HOSTILE, PIXEL, store_html
+
+    address, asked = tracker
+    hostile = "\n".join(HOSTILE.values()).replace(ELSEWHERE, address).replace("alert(1)", RAN)
+    store_html(served, f'<h2 style="color: rgb(170, 0, 0)">Offer</h2><img src="{PIXEL}">{hostile}')
+    if not is_sanitized:
+        monkeypatch.setattr(record_html, "sanitize", bytes.decode)
+    browser.get(f"{live_server.url}/records/{PERSONAL}/messages/m1")
     sign_in(browser)
     wait_for(browser, "Who can see it")
 
-    browser.switch_to.frame(browser.find_element(By.CSS_SELECTOR, "iframe"))
-    body = browser.find_element(By.TAG_NAME, "body")
-    assert body.text == "Agenda\nBudget\nopen"
+    browser.switch_to.frame(browser.find_element(By.CSS_SELECTOR, "iframe.html"))
+    wait_for(browser, "Offer")
+    title = browser.find_element(By.TAG_NAME, "h2")
+    assert title.value_of_css_property("color") == "rgba(170, 0, 0, 1)"
+    assert browser.execute_script("return document.images[0].naturalWidth") == 1
     assert browser.execute_script("return origin") == "null"
-    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
     browser.switch_to.default_content()
+    browser.get(f"{live_server.url}/html/{PERSONAL}/messages?key=m1")  # the frame as a page
+    assert browser.execute_script("return [origin, document.body.id]") == ["null", ""]
+    browser.get(f"{live_server.url}/records/{PERSONAL}/messages/m1")  # ends what was on its way
+    assert asked == []
 
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])

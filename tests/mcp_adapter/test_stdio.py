@@ -90,21 +90,26 @@ def test_only_the_protocol_is_written_to_standard_output() -> None:
     assert all(line.startswith('{"jsonrpc":"2.0"') for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        ("this is no JSON", -32700),
-        ("[]", -32600),
-        ('{"jsonrpc":"2.0","id":5}', -32600),
-        ('{"jsonrpc":"2.0","id":null,"method":"tools/list"}', -32600),
-        ('{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}', -32600),
-    ],
-)
-def test_invalid_line_is_answered_and_the_next_one_served(line: str, code: int) -> None:
-    ping = '{"jsonrpc":"2.0","id":7,"method":"ping"}'
-    lines = converse(f"{INITIALIZE}{line}\n{ping}\n", until='"id":7')
+INVALID_LINES = {
+    "this is no JSON": -32700,
+    "[]": -32600,
+    '{"jsonrpc":"2.0","id":5}': -32600,
+    '{"jsonrpc":"2.0","id":null,"method":"tools/list"}': -32600,
+    '{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}': -32600,
+}
+
+
+def test_invalid_line_is_answered_and_the_next_one_served() -> None:
+    pings = range(7, 7 + len(INVALID_LINES))
+    requests = "".join(
+        f'{line}\n{{"jsonrpc":"2.0","id":{ping},"method":"ping"}}\n'
+        for line, ping in zip(INVALID_LINES, pings, strict=True)
+    )
+
+    lines = converse(INITIALIZE + requests, until=f'"id":{pings[-1]}')
 
     replies = [json.loads(reply) for reply in lines]
-    assert {"jsonrpc": "2.0", "id": 7, "result": {}} in replies
-    [error] = [reply for reply in replies if "error" in reply]
-    assert (error["id"], error["error"]["code"]) == (None, code)
+    for ping in pings:
+        assert {"jsonrpc": "2.0", "id": ping, "result": {}} in replies
+    errors = [(reply["id"], reply["error"]["code"]) for reply in replies if "error" in reply]
+    assert errors == [(None, code) for code in INVALID_LINES.values()]

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
@@ -73,9 +74,12 @@ def places_of(mark: str) -> list[str]:
             f' (SELECT FROM "{table}" AS whole WHERE whole::text ILIKE ANY(%(wanted)s))'
             for table in columns
         )
-        cursor.execute(marked, wanted)
         found = []
-        for (table,) in cursor.fetchall():
+        names = list(columns)
+        if not settings.PDPP_DISTRIBUTED:  # a cluster compares no rows as a whole
+            cursor.execute(marked, wanted)
+            names = [table for (table,) in cursor.fetchall()]
+        for table in names:
             matches = ", ".join(
                 f'bool_or("{column}"::text ILIKE ANY(%(wanted)s))' for column in columns[table]
             )

@@ -11,6 +11,13 @@ from django.core.management import get_commands
 from pdpp_site.command_line import GROUPS, ServerCommands
 
 
+@pytest.fixture(autouse=True)
+def _process_of_the_tests_keeps_its_setup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second setup would send the log of later tests to the captured stream of this one."""
+    monkeypatch.setattr("django.setup", lambda: None)
+    monkeypatch.setattr("gc.disable", lambda: None)
+
+
 def own_commands() -> set[str]:
     """Return the names of the commands whose app is a folder of this project."""
     return {

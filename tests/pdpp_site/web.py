@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -55,6 +56,9 @@ def served(
         assert ready.wait(10)
         yield Web(bound.getsockname()[1])
     finally:
-        server.should_exit = True
+        if thread.is_alive():
+            server.handle_exit(
+                signal.SIGTERM, None
+            )  # its loop would see should_exit a second later
         thread.join(20)
         assert not thread.is_alive(), "the server does not stop"
