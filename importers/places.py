@@ -12,6 +12,7 @@ from evidence.declarations.values import parse_instant
 from importers.core.dates import unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer
+from importers.core.json_nodes import iter_json_items
 from importers.core.results import (
     ExportItem,
     ExportItems,
@@ -22,7 +23,6 @@ from importers.core.results import (
     UnreadableError,
     issues_only,
 )
-from importers.core.streaming import iter_json_items
 from importers.core.text import one_line
 
 _ITEM_PREFIXES = {b'"locations"': "locations.item", b'"timelineObjects"': "timelineObjects.item",

@@ -20,7 +20,7 @@ from evidence.models.source_accounts import SourceAccount
 from evidence.storing import source_accounts
 from evidence.storing.source_accounts import SealedError
 from importers.core.source import Container, InstalledSource, SourceError
-from importers.sources import accounts, status, traffic
+from importers.sources import accounts, outcome, status
 from importers.sources.accounts import AccountDetails
 from importers.sources.registry import find_source
 from owner.form_fields import set_choices
@@ -125,7 +125,7 @@ def account_choices(request: HttpRequest, connection_id: str) -> HttpResponse:
     initial = {
         "containers": account.settings["containers"],
         "is_mirror": account.is_mirror,
-        traffic.SETTING: account.settings.get(traffic.SETTING),
+        outcome.SETTING: account.settings.get(outcome.SETTING),
     }
     form = ChoiceForm(found, None, source, data, initial=initial)
     if data is not None and form.is_valid():

@@ -24,7 +24,7 @@ from importers.core.source import (
     SourceError,
     SourceField,
 )
-from importers.sources import accounts, oauth, status, traffic
+from importers.sources import accounts, oauth, outcome, status
 from importers.sources.accounts import AccountDetails
 from importers.sources.registry import find_source, installed_sources
 from owner.account_choices import ChoiceForm, open_draft, seal_draft
@@ -124,7 +124,7 @@ def choose(
     details, found = draft
     connections = accounts.candidates(source, owner_id=owner().pk)
     data = request.POST if "draft" in request.POST else None
-    initial = {traffic.SETTING: accounts.suggested_limit(details.settings)}
+    initial = {outcome.SETTING: accounts.suggested_limit(details.settings)}
     form = ChoiceForm(found, connections, source, data, initial=initial)
     if data is not None and form.is_valid():
         chosen = form.cleaned_data
@@ -135,7 +135,7 @@ def choose(
                 found=found,
                 connection_id=chosen["connection"] or None,
                 is_mirror=chosen.get("is_mirror", False),
-                daily_megabytes=chosen[traffic.SETTING],
+                daily_megabytes=chosen[outcome.SETTING],
                 owner_id=owner().pk,
                 now=timezone.now(),
             )
@@ -210,7 +210,7 @@ def _card(account: SourceAccount, now: datetime) -> dict[str, Any]:
         "problem": problem and escape_invisible(problem),
         "question": question and escape_invisible(question),
         "through": (account.held_deletions or {}).get("through"),
-        "daily_megabytes": account.settings.get(traffic.SETTING),
+        "daily_megabytes": account.settings.get(outcome.SETTING),
         "result": result,
         "skipped": skipped and escape_invisible(skipped),
         "moved_to": _moved_to(account),

@@ -5,18 +5,24 @@ from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Any
 
 from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
 from importers.bank.csv_accounts import FoundAccount, number_above
-from importers.bank.csv_columns import CREDITS, DEBITS, NOT_BOOKED, plain_name
-from importers.bank.csv_readings import CsvReading, ReadingBuilder, layout_name
-from importers.bank.csv_rows import CsvRow, iter_cells, iter_rows, row_account, row_currency
-from importers.bank.csv_samples import sample_table
+from importers.bank.csv_columns import CREDITS, DEBITS, NOT_BOOKED, guess_columns, plain_name
+from importers.bank.csv_readings import AMOUNT_FIELDS, CsvReading, ReadingBuilder, layout_name
+from importers.bank.csv_rows import (
+    CsvRow,
+    iter_cells,
+    iter_rows,
+    row_account,
+    row_currency,
+    unfold_wise_history,
+)
 from importers.bank.csv_table import CsvTable, read_table
-from importers.bank.wise import unfold_wise_history
-from importers.core.dates import is_date_like, parse_date
+from importers.core.dates import is_date_like, normalize, parse_date, readings_by_order
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import (
     ChoiceNeeded,
@@ -37,6 +43,40 @@ from importers.core.results import (
     UnreadableError,
     issues_only,
 )
+
+MAX_ROWS = 5
+MAX_COLUMNS = 60
+NAME_MAX_CHARS = 200
+CELL_MAX_CHARS = 60
+_COMPARED_VALUES = 2_000
+
+
+def sample_table(table: CsvTable, file: ExportFile, options: Options) -> FileSample:
+    """Return the first rows, and the columns as they are read or, if unknown, as they are guessed."""
+    try:
+        columns = ReadingBuilder(table, file, options).columns()
+    except UnreadableError:
+        columns = guess_columns(table.header)
+    dates = islice(table.column(columns.get("date")), _COMPARED_VALUES)
+    written = [
+        text
+        for name in AMOUNT_FIELDS
+        for text in islice(table.column(columns.get(name)), _COMPARED_VALUES)
+    ]
+    return FileSample(
+        file=file.name,
+        header=[name[:NAME_MAX_CHARS] for name in table.header[:MAX_COLUMNS]],
+        rows=[
+            [cell[:CELL_MAX_CHARS] for cell in cells[:MAX_COLUMNS]]
+            for _, cells in table.rows[:MAX_ROWS]
+        ],
+        columns={name: table.header[index] for name, index in columns.items()},
+        readings={
+            "date_order": readings_by_order(map(normalize, dates)),
+            "decimal": amounts.readings_by_separator(written),
+        },
+    )
+
 
 _TEXTS = ("counterparty", "counterparty_account", "kind", "category", "check_number", "memo")
 _FEE_BANKS = ("Revolut", "PayPal")

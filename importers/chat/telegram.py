@@ -12,6 +12,7 @@ from importers.chat import records
 from importers.core.dates import unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.json_nodes import ITEM, iter_json_events
 from importers.core.key_set import KeySet, key_hash
 from importers.core.moments import parse_local_moment
 from importers.core.results import (
@@ -23,7 +24,6 @@ from importers.core.results import (
     UnreadableError,
     issues_only,
 )
-from importers.core.streaming import ITEM, iter_json_events
 from importers.core.text import one_line, replace_unstorable
 
 SERVICE = "telegram"

@@ -10,12 +10,12 @@ from importers.chat import records
 from importers.chat.whatsapp_messages import (
     MARKS,
     ChatMessage,
+    author_and_text,
     iter_messages,
     match_message_start,
     parse_time,
     plain_date,
 )
-from importers.chat.whatsapp_notices import author_and_text
 from importers.core import dates
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, FileSample, Importer, Options

@@ -1,13 +1,14 @@
-"""Read JSON of any shape: values of the wrong type are treated as missing."""
+"""Read JSON of any shape and size: stream its items in bounded memory, and treat values of the wrong type as missing."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, cast
 
+import ijson
+
 from importers.core.export_files import HEAD_BYTES, ExportFile
 from importers.core.results import ParsedItem, ReceiptCode, UnreadableError
-from importers.core.streaming import ITEM, iter_json_events
 from importers.core.text import one_line, replace_unstorable
 
 Json = Mapping[str, Any]
@@ -111,3 +112,78 @@ def head_has(file: ExportFile, *members: bytes) -> bool:
     match = _ASSIGNMENT.match(head)
     start = head[match.end() :][:1] if match else b""
     return start in (b"{", b"[") and all(b'"%s"' % member in head for member in members)
+
+
+ITEM = "item"
+JSON_ITEM_MAX_BYTES = 8 * 1024 * 1024
+"""A parsed item takes up to twenty times as much memory."""
+JSON_MAX_DEPTH = 50
+_STARTS = frozenset({"start_map", "start_array"})
+_ENDS = frozenset({"end_map", "end_array"})
+_INCOMPLETE = _STARTS | {"map_key"}
+
+Event = tuple[str, str, Any]
+
+
+def iter_json_events(stream: IO[bytes], *, is_item: Callable[[str], bool]) -> Iterator[Event]:
+    """Yield (prefix, ITEM, value) for values whose prefix ``is_item``, and other events of ijson.
+
+    Raises ``UnreadableError`` at damage, and for an item that is too large or nested too deeply.
+    """
+    limited, item_prefix = _LimitedStream(stream), ""
+    builder: ijson.ObjectBuilder | None = None
+    try:
+        for prefix, event, value in ijson.parse(_limit_depth(ijson.basic_parse(limited))):
+            if builder is None:
+                if not is_item(prefix) or event in _ENDS:
+                    limited.start_item()
+                    yield prefix, event, value
+                    continue
+                builder, item_prefix = ijson.ObjectBuilder(), prefix
+            builder.event(event, value)
+            if prefix == item_prefix and event not in _INCOMPLETE:
+                limited.start_item()
+                yield prefix, ITEM, builder.value
+                builder = None
+    except ijson.JSONError as error:
+        raise UnreadableError(ReceiptCode.DAMAGED, detail=str(error)[:80]) from error
+
+
+def iter_json_items(stream: IO[bytes], *, prefix: str) -> Iterator[tuple[Any, int]]:
+    """Yield each value at this prefix with its size in bytes. Raises as ``iter_json_events``."""
+    position = 0
+    for _, event, value in iter_json_events(stream, is_item=prefix.__eq__):
+        if event == ITEM:
+            size, position = max(0, stream.tell() - position), max(position, stream.tell())
+            yield value, size
+
+
+class _LimitedStream:
+    """Limits how many bytes are read for one item."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._item_bytes = 0
+
+    def start_item(self) -> None:
+        self._item_bytes = 0
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._stream.read(size)
+        self._item_bytes += len(block)
+        if self._item_bytes > JSON_ITEM_MAX_BYTES:
+            raise UnreadableError(ReceiptCode.TOO_LARGE)
+        return block
+
+
+def _limit_depth(events: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Limit nesting before ijson.parse keeps the path of every level in memory."""
+    depth = 0
+    for event in events:
+        if event[0] in _STARTS:
+            depth += 1
+            if depth > JSON_MAX_DEPTH:
+                raise UnreadableError(ReceiptCode.MALFORMED, detail="nested too deeply")
+        elif event[0] in _ENDS:
+            depth -= 1
+        yield event

@@ -1,91 +1,16 @@
-"""Stream the elements of large JSON, XML, iCalendar and vCard files in bounded memory."""
+"""Stream the elements of large XML, iCalendar and vCard files in bounded memory."""
 
 import binascii
 import codecs
 import re
 from collections.abc import Callable, Iterator
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, NamedTuple, TypeVar
 from xml.parsers import expat
-
-import ijson
 
 from importers.core.results import ReceiptCode, UnreadableError
 from importers.core.text import decode, to_utf8
 
-ITEM = "item"
-JSON_ITEM_MAX_BYTES = 8 * 1024 * 1024
-"""A parsed item takes up to twenty times as much memory."""
-JSON_MAX_DEPTH = 50
-_STARTS = frozenset({"start_map", "start_array"})
-_ENDS = frozenset({"end_map", "end_array"})
-_INCOMPLETE = _STARTS | {"map_key"}
-
-Event = tuple[str, str, Any]
 T = TypeVar("T")
-
-
-def iter_json_events(stream: IO[bytes], *, is_item: Callable[[str], bool]) -> Iterator[Event]:
-    """Yield (prefix, ITEM, value) for values whose prefix ``is_item``, and other events of ijson.
-
-    Raises ``UnreadableError`` at damage, and for an item that is too large or nested too deeply.
-    """
-    limited, item_prefix = _LimitedStream(stream), ""
-    builder: ijson.ObjectBuilder | None = None
-    try:
-        for prefix, event, value in ijson.parse(_limit_depth(ijson.basic_parse(limited))):
-            if builder is None:
-                if not is_item(prefix) or event in _ENDS:
-                    limited.start_item()
-                    yield prefix, event, value
-                    continue
-                builder, item_prefix = ijson.ObjectBuilder(), prefix
-            builder.event(event, value)
-            if prefix == item_prefix and event not in _INCOMPLETE:
-                limited.start_item()
-                yield prefix, ITEM, builder.value
-                builder = None
-    except ijson.JSONError as error:
-        raise UnreadableError(ReceiptCode.DAMAGED, detail=str(error)[:80]) from error
-
-
-def iter_json_items(stream: IO[bytes], *, prefix: str) -> Iterator[tuple[Any, int]]:
-    """Yield each value at this prefix with its size in bytes. Raises as ``iter_json_events``."""
-    position = 0
-    for _, event, value in iter_json_events(stream, is_item=prefix.__eq__):
-        if event == ITEM:
-            size, position = max(0, stream.tell() - position), max(position, stream.tell())
-            yield value, size
-
-
-class _LimitedStream:
-    """Limits how many bytes are read for one item."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._item_bytes = 0
-
-    def start_item(self) -> None:
-        self._item_bytes = 0
-
-    def read(self, size: int = -1) -> bytes:
-        block = self._stream.read(size)
-        self._item_bytes += len(block)
-        if self._item_bytes > JSON_ITEM_MAX_BYTES:
-            raise UnreadableError(ReceiptCode.TOO_LARGE)
-        return block
-
-
-def _limit_depth(events: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Limit nesting before ijson.parse keeps the path of every level in memory."""
-    depth = 0
-    for event in events:
-        if event[0] in _STARTS:
-            depth += 1
-            if depth > JSON_MAX_DEPTH:
-                raise UnreadableError(ReceiptCode.MALFORMED, detail="nested too deeply")
-        elif event[0] in _ENDS:
-            depth -= 1
-        yield event
 
 
 FILE_MAX_BYTES = 128 * 1024 * 1024

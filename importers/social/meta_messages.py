@@ -10,8 +10,10 @@ from importers.chat import records
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.json_nodes import (
+    ITEM,
     Json,
     head_has,
+    iter_json_events,
     iter_nodes,
     json_integer,
     json_line,
@@ -30,7 +32,6 @@ from importers.core.results import (
     ReceiptCode,
     UnreadableError,
 )
-from importers.core.streaming import ITEM, iter_json_events
 from importers.social.meta_archive import (
     claim_service,
     find_mentioned,

@@ -10,7 +10,9 @@ from importers.chat import records
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer
 from importers.core.json_nodes import (
+    ITEM,
     Json,
+    iter_json_events,
     json_line,
     json_object,
     json_objects,
@@ -20,7 +22,6 @@ from importers.core.json_nodes import (
 )
 from importers.core.moments import require_moment, to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
-from importers.core.streaming import ITEM, iter_json_events
 from importers.core.text import one_line
 from importers.social.x_archive import Account, part_name, read_account
 

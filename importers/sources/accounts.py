@@ -19,7 +19,7 @@ from evidence.storing.declaration_store import declare
 from importers.core.source import Container, FieldKind, InstalledSource, SourceField
 from importers.core.source_http import parse_url
 from importers.core.source_process import AccountAccess, open_source
-from importers.sources import oauth, traffic
+from importers.sources import oauth, outcome
 from importers.sources.providers import find_provider, find_server
 from importers.sources.registry import find_source
 
@@ -229,14 +229,14 @@ def _choices(
         title = source.container_title.lower() or "entries"
         raise InvalidRequest(message=f"Choose one or more {title}.", param="containers")
     if daily_megabytes is not None and daily_megabytes < 1:
-        message = f"{traffic.SETTING} takes a number from 1; got {daily_megabytes}."
-        raise InvalidRequest(message=message, param=traffic.SETTING)
+        message = f"{outcome.SETTING} takes a number from 1; got {daily_megabytes}."
+        raise InvalidRequest(message=message, param=outcome.SETTING)
     titles = {
         each.name: each.title
         for each in found
         if each.name in containers and each.name != each.title
     }
-    return {"containers": list(containers), "titles": titles, traffic.SETTING: daily_megabytes}
+    return {"containers": list(containers), "titles": titles, outcome.SETTING: daily_megabytes}
 
 
 def suggested_limit(settings: Mapping[str, Any]) -> int | None:

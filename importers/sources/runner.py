@@ -31,7 +31,7 @@ from importers.core.source import InstalledSource, ProblemCode, SourceError
 from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
 from importers.runs.import_totals import declares_files
 from importers.runs.record_feed import AttachmentSpool, store_files
-from importers.sources import oauth, traffic
+from importers.sources import oauth, outcome
 from importers.sources.outcome import RunReport, finish_run, next_day
 from importers.sources.registry import find_source
 
@@ -86,7 +86,7 @@ def sync(
         if not is_free or account is None:
             return None
         now = timezone.now()
-        if traffic.is_reached(account, now=now):
+        if outcome.is_reached(account, now=now):
             source_accounts.postpone(account, next_day(now))
             return RunReport(now.isoformat())
         run = _AccountRun(account, is_stopped, on_progress)
@@ -174,7 +174,7 @@ class _AccountRun:
             self._add(pending, step, session, rules)
             self.report.is_complete = step.ends_pass
             self.report.skipped = step.skipped
-            is_limit = traffic.is_reached(self._account, now=timezone.now(), more=pending.received)
+            is_limit = outcome.is_reached(self._account, now=timezone.now(), more=pending.received)
             if pending.is_due or step.ends_pass or is_limit:
                 pending = self._store(pending, rules)
                 self._on_progress(step.done, step.total)
@@ -232,7 +232,7 @@ class _AccountRun:
             self.report.note(pending.locations.get(key, ""), code, detail)
 
         now = timezone.now()
-        pending.batch.traffic = traffic.added(self._account, pending.received, now=now)
+        pending.batch.traffic = outcome.added(self._account, pending.received, now=now)
         result = synced_batches.store_batch(
             self._account,
             pending.batch,

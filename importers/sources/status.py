@@ -8,9 +8,9 @@ from evidence.advisory_locks import is_locked
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount
 from evidence.storing.synced_batches import count_items
-from importers.core.problem_texts import PROBLEM_TEXTS
 from importers.core.source import ProblemCode, SourceError
-from importers.sources import oauth, outcome, traffic
+from importers.sources import oauth, outcome
+from importers.sources.outcome import PROBLEM_TEXTS
 from importers.sources.runner import lock_name
 
 STALE_AFTER = timedelta(hours=24)
@@ -142,8 +142,8 @@ def next_run(account: SourceAccount, *, now: datetime) -> str:
     if is_locked(lock_name(account.connection_id)):
         return "running now"
     at = "now" if account.due_at <= now else f"{account.due_at:%-d %B, %H:%M} UTC"
-    if traffic.is_reached(account, now=now):
-        return f"{at}: the limit of {account.settings[traffic.SETTING]:,} MB a day is reached"
+    if outcome.is_reached(account, now=now):
+        return f"{at}: the limit of {account.settings[outcome.SETTING]:,} MB a day is reached"
     return at
 
 

@@ -15,7 +15,7 @@ from evidence.models.accounts import get_or_create_owner
 from evidence.models.source_accounts import SourceAccount
 from evidence.storing.source_accounts import find_account, list_accounts
 from importers.core.source import InstalledSource, SourceError
-from importers.sources import accounts, status, traffic
+from importers.sources import accounts, outcome, status
 from importers.sources.registry import find_source, installed_sources
 from importers.sources.runner import sync
 
@@ -118,7 +118,7 @@ class Command(BaseCommand):
                 current = find_account(account.connection_id, owner_id=self._owner_id)
                 if report is None or current is None:
                     return "The account is paused, or another process reads it."
-                is_waiting = traffic.is_reached(current, now=timezone.now())
+                is_waiting = outcome.is_reached(current, now=timezone.now())
                 if current.problem is not None or report.is_complete or is_waiting:
                     return status.problem_line(current)
 
