@@ -23,7 +23,10 @@ def test_an_alert_is_on_every_page_until_it_is_seen(
 ) -> None:
     read(filled(world, settings), 30)
     for page in PAGES:
-        assert SAID in alice.open(page).text, page
+        opened = alice.open(page)
+        assert SAID in opened.text, page
+        before = opened.html.partition('<form class="alert"')[0]
+        assert 'class="crumbs"' not in before, "the alert is first on every page"
     assert "paused automatically" not in Browser().open("/admin/login/").text
 
     after = alice.press(alert_form(alice.open("/admin/")))
