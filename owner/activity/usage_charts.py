@@ -25,7 +25,10 @@ SLOT = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageChart:
-    """Bars of one measure, one a day, and the height of the limit; `limit_y` is None without one."""
+    """Bars of one measure, one a day, and the height of the limit; `limit_y` is None without one.
+
+    `scale` labels the top, the middle and the bottom; `ticks` are positions and days.
+    """
 
     title: str
     text: str
@@ -33,8 +36,8 @@ class UsageChart:
     limit: str
     limit_y: float | None
     limits_url: str
-    first: date
-    last: date
+    scale: Sequence[str]
+    ticks: Sequence[tuple[str, str]]
 
     @property
     def view_box(self) -> str:
@@ -85,7 +88,7 @@ def _chart(
     for use in uses:
         counts[use.day] += getattr(use, measure)
     unit = UNITS[measure][0].lower()
-    top = max([*counts.values(), 0 if quota is None else quota.most, 1])
+    top = _scale_top(measure, max([*counts.values(), 0 if quota is None else quota.most]))
     title = f"{UNITS[measure][0]} per day"
     source = f" from {grant.source.display_name}" if grant is not None and quota else ""
     limit = "" if quota is None else f"{format_amount(measure, quota.most)} {unit}"
@@ -100,9 +103,23 @@ def _chart(
         limit=limit,
         limit_y=None if quota is None else round(HEIGHT * (1 - quota.most / top), 1),
         limits_url="" if grant is None else f"{grant_url('change', grant.pk)}#limits",
-        first=first,
-        last=first + timedelta(days=DAYS - 1),
+        scale=[format_amount(measure, each) for each in (top, top // 2, 0)],
+        ticks=[_tick(first, number) for number in range(0, DAYS, 7)],
     )
+
+
+def _scale_top(measure: str, most: int) -> int:
+    """Return the next even round number, such as 20, 40, 60 or 100, in units of the page."""
+    unit = UNITS[measure][1]
+    power = 1
+    while 10 * power * unit < most:
+        power *= 10
+    return next(step * power * unit for step in (2, 4, 6, 8, 10) if step * power * unit >= most)
+
+
+def _tick(first: date, number: int) -> tuple[str, str]:
+    day = first + timedelta(days=number)
+    return f"{100 * number / DAYS:.2f}%", f"{day.day} {day:%b}"
 
 
 def _bar(

@@ -380,6 +380,10 @@ def test_daily_use_is_shown_against_the_limit(world: World, alice: Browser) -> N
     assert "Limit: 10 records" in page.text
     [bar] = [given for tag, given in page.elements if tag == "rect" and given["class"] == "bar"]
     assert bar["height"] == "30.0"
+    assert "10 5 0" in page.text, "the scale"
+
+    set_quotas(world.grants["bob"][0].pk, {("records", "day"): 250}, now=timezone.now())
+    assert "400 200 0" in alice.open(f"{PAGE}?client={bob}").text
 
 
 def test_the_proof_is_one_line(world: World, alice: Browser) -> None:
