@@ -37,6 +37,8 @@ CHOICE_NAMES = frozenset({"category", "folder", "kind", "state", "status", "type
 MAX_SIZE = 10**15
 """Larger numbers are shown as they are, without the words of their unit."""
 SECONDS_BY_UNIT: Mapping[str, int] = {"seconds": 1, "minutes": 60}
+HEART_RATE = "heart_rate"
+"""Last words of a field name whose number counts beats per minute."""
 MEDIA_TYPES = MimeTypes()
 """The types that Python knows, whatever the machine adds."""
 _OFFICE = "application/vnd.openxmlformats-officedocument."
@@ -119,6 +121,8 @@ def _number_text(field: Field | None, value: float) -> str:
         return filesizeformat(value).replace("\N{NO-BREAK SPACE}", " ")
     if unit == "m":
         return f"{number_text(value)} m" if abs(value) < 1000 else f"{value / 1000:,.1f} km"
+    if field is not None and field.name.endswith(HEART_RATE):
+        return f"{number_text(value)} bpm"
     seconds = SECONDS_BY_UNIT.get(unit)
     return number_text(value) if seconds is None else duration_text(value * seconds)
 

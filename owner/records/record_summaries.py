@@ -110,7 +110,7 @@ class RecordSummary:
 
     @property
     def brief(self) -> str:
-        """A few short values, for records that have neither a text nor a measured value."""
+        """A few short values, for records without a measured value; beside a text only numbers."""
         lines = (
             f"{field_label(each, self.roles.stream.fields)}: {self.words(each, BRIEF_CHARS)}"
             for each in self._brief_fields
@@ -119,14 +119,15 @@ class RecordSummary:
 
     @cached_property
     def _brief_fields(self) -> Sequence[Field]:
-        if self.value or self.amount is not None or self.excerpt:
+        if self.value or self.amount is not None:
             return ()
+        kinds = ("number",) if self.excerpt else ("number", "string")
         shown = {*self.roles.stream.primary_key, *self._role_fields}
         fields = (
             field
             for name, field in self.roles.stream.fields.items()
             if name not in shown and not name.endswith("_id")
-            if field.kind in ("number", "string") and name != "media_type" and self.line(name)
+            if field.kind in kinds and name != "media_type" and self.line(name)
         )
         return tuple(islice(fields, BRIEF_VALUES))
 

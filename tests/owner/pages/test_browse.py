@@ -301,7 +301,9 @@ TRACKER: dict[str, Any] = {
                 "sport": {"type": "string", "x_pdpp_role": "primary-title"},
                 "distance_m": {"type": "integer"},
                 "rest_seconds": {"type": "integer"},
+                "heart_rate": {"type": "integer"},
                 "shoe": {"type": "string"},
+                "note": {"type": "string", "x_pdpp_role": "secondary"},
                 "began": {"type": "string", "format": "date-time", "x_pdpp_role": "event-time"}}},
             "primary_key": ["id"],
             "selection": {"fields": True, "resources": True},
@@ -352,6 +354,8 @@ def tracker(world: World) -> str:
         purchase("p5", "2026-04-30", "Food", -99, "EUR"),
         ("cin_track", "runs", {"id": "r1", "sport": "running", "distance_m": 5200, "rest_seconds": 3900, "shoe": "Blue",
                                "began": "2026-05-04T06:00:00Z"}),
+        ("cin_track", "runs", {"id": "r2", "sport": "hiking", "distance_m": 800, "heart_rate": 151, "shoe": "Red",
+                               "note": "Humid", "began": "2026-06-07T06:00:00Z"}),
     )  # fmt: skip
     return "/records/cin_track"
 
@@ -443,6 +447,7 @@ def test_other_records_show_a_few_values(tracker: str, alice: Browser) -> None:
         "running Distance: 5.2 km \N{MIDDLE DOT} Rest: 1 h 5 min \N{MIDDLE DOT} Shoe: Blue"
         in page.text
     )
+    assert "hiking Distance: 800 m \N{MIDDLE DOT} Heart rate: 151 bpm Humid" in page.text
 
 
 def test_what_a_list_showed_is_on_record(world: World, alice: Browser) -> None:
@@ -470,6 +475,7 @@ def test_a_record_says_who_can_see_it_and_who_has(world: World, alice: Browser) 
     world.get("/v1/streams/transactions/records", "charlie")
 
     again = alice.open(f"/records/{BANK}/transactions/b1")
+    assert "Who has seen it See each time" in again.text
     assert "Charlie 1 time, last" in again.text
     assert "You 1 time" in again.text
     assert "stream=transactions" in again.link("Erase this record")
