@@ -12,8 +12,7 @@ from evidence.access.records import VisibleRecords
 from evidence.ledger.readings import APPS, Reading, last_days, list_readings, sum_by_client
 from evidence.models.accounts import Client
 from owner.charts import Chart, add_months, month_chart, months_between, year_ticks
-from owner.records.month_counts import cached_month_counts
-from owner.records.periods import is_plausible, today
+from owner.records.periods import cached_month_counts, is_plausible, today
 from owner.records.record_summaries import stream_url
 from owner.text import pluralize, to_local_time
 

@@ -1,7 +1,11 @@
-"""Time zone, language and country of the owner: read for each page, found from the browser, and changed."""
+"""Time zone, language and country of the owner: read for each page, found from the browser, and changed.
+
+Names of countries, and the country of a time zone, come from the time zone database.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib.resources import files
 from zoneinfo import ZoneInfo, available_timezones
 
 from django import forms
@@ -16,10 +20,33 @@ from django.views.decorators.http import require_http_methods
 
 from evidence.access.time_buckets import is_time_zone
 from evidence.models.accounts import OWNER_ID, Owner
-from owner.countries import country_names, country_of
 from owner.form_fields import LANGUAGE_NAMES, set_choices
 from owner.permissions import owner_required
 from owner.site import owner
+
+
+@cache
+def country_names() -> dict[str, str]:
+    """Return the names by code, such as AT, in the order of the names."""
+    rows = _rows("iso3166.tab")
+    return dict(sorted(((row[0], row[1]) for row in rows), key=lambda each: each[1]))
+
+
+@cache
+def _zones() -> dict[str, str]:
+    return {row[2]: row[0] for row in _rows("zone.tab")}
+
+
+def country_of(time_zone: str, language: str = "") -> str:
+    """Return the country of a time zone, or else that of a language such as de-AT, or ""."""
+    region = language.partition("-")[2].upper()
+    return _zones().get(time_zone) or (region if region in country_names() else "")
+
+
+def _rows(name: str) -> list[list[str]]:
+    text = (files("tzdata.zoneinfo") / name).read_text("utf-8")
+    return [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+
 
 MONDAY = 1
 zone_names = cache(available_timezones)

@@ -5,11 +5,10 @@ from django.urls import path
 from owner import admin as admin  # registers the admin pages
 from owner.account_choices import account_choices
 from owner.account_sign_in import sign_in_again, sign_in_form, signed_in
-from owner.accounts.confirm_view import confirm
 from owner.accounts.passkey_views import add_passkey, passkey_options, remove_passkey
 from owner.accounts.second_factor_views import second_factor_check
-from owner.accounts.setup_views import set_up
-from owner.accounts.sign_in import sign_in
+from owner.accounts.setup import set_up
+from owner.accounts.sign_in import confirm, sign_in
 from owner.activity.activity_page import activity_page
 from owner.activity.export import export
 from owner.activity.reading_page import reading_page
@@ -31,9 +30,9 @@ from owner.live_accounts import account_list, account_page, connect_account
 from owner.notifications_page import add_channel, notifications_page
 from owner.oauth.agent_connect import agent_connect, poll_token
 from owner.oauth.authorization_endpoint import authorize
+from owner.oauth.authorization_request import push
 from owner.oauth.device_flow import device, device_authorization
 from owner.oauth.endpoints import authorization_server, introspect, register, revoke, token
-from owner.oauth.pushed_requests import push
 from owner.preferences import preferences
 from owner.records.browse_page import record_list
 from owner.records.day_page import day_page, today_page
@@ -43,8 +42,7 @@ from owner.records.people_pages import (
     person_page,
     separate_identity,
 )
-from owner.records.record_file import record_file
-from owner.records.record_html import record_html
+from owner.records.record_files import record_file, record_html
 from owner.records.record_page import record_page
 from owner.records.search_page import search_page
 from owner.storage_page import storage_page

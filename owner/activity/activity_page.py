@@ -36,8 +36,7 @@ from owner.activity.reading_text import (
     looked_at,
     period,
 )
-from owner.activity.shares import share_table
-from owner.activity.usage_charts import usage_charts
+from owner.activity.usage_charts import share_table, usage_charts
 from owner.form_fields import set_choices
 from owner.permissions import owner_required
 from owner.site import owner

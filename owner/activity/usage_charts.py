@@ -1,20 +1,24 @@
-"""Charts of what one app read on each day, against the daily limits of its grants.
+"""What apps read, as charts and as a table: each day against the daily limits, and shares of sources.
 
 Days are in UTC, as limits count them.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
+from evidence.access.gate import Gate
 from evidence.access.grant_states import CURRENT_STATES, state_of, with_grant_state
+from evidence.access.owner_scope import owner_scope
 from evidence.access.quotas import quotas_by_grant
+from evidence.access.record_counts import stored_counts
 from evidence.access.scope import QuotaUsage
 from evidence.ledger.disclosures import DailyUse, daily_use
+from evidence.ledger.shown_records import shown_records
 from evidence.models.accounts import OWNER_ID
 from evidence.models.grants import Grant
-from owner.activity.reading_text import activity_url
+from owner.activity.reading_text import Names, activity_url
 from owner.charts import HEIGHT, Bar
 from owner.grants.term_forms import UNITS, describe_amount, format_amount
 from owner.site import grant_url
@@ -129,3 +133,63 @@ def _bar(
     amount = describe_amount(measure, counts[day])
     url = activity_url(client=client_id, day=day.isoformat())
     return Bar(number * SLOT, HEIGHT - height, height, f"{day.day} {day:%B}: {amount}", url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Distinct records that one app was shown of one source, as often as it read them."""
+
+    shown: int
+    total: int
+
+    @property
+    def percent(self) -> str:
+        """Return the share rounded down: 100 means all records, and a little is not nothing."""
+        whole = min(100, 100 * self.shown // self.total) if self.total else 0
+        return str(whole) if whole else "<1"
+
+    @property
+    def shade(self) -> int:
+        """Return 0 to 5, for the color."""
+        return min(5, -(-5 * self.shown // self.total)) if self.total else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareTable:
+    apps: Sequence[tuple[str, str]]
+    """Name and address of each column."""
+    rows: Sequence[tuple[str, Sequence[Share]]]
+    counted_at: datetime
+
+
+def share_table(owner_id: str, names: Names, *, now: datetime) -> ShareTable | None:
+    """Return the table of sources and apps that read any of them; None if nothing is counted."""
+    shown = shown_records(owner_id, now=now)
+    clients = sorted(shown, key=lambda pk: names.client(pk).casefold())
+    if not clients:
+        return None
+    scope = owner_scope(owner_id)
+    totals: Counter[int] = Counter()
+    for (connection_id, _), (records, _) in stored_counts(Gate(scope).streams()).items():
+        totals[scope.connections[connection_id].source_pk] += records
+    by_source: Counter[tuple[str, int]] = Counter()
+    for client in clients:
+        for connection_id, count in shown[client].by_connection.items():
+            if connection_id in scope.connections:
+                by_source[client, scope.connections[connection_id].source_pk] += count
+    sources = sorted(scope.sources.values(), key=lambda source: source.display_name.casefold())
+    return ShareTable(
+        apps=[(names.client(pk), activity_url(client=pk)) for pk in clients],
+        rows=[
+            (
+                source.display_name,
+                [
+                    Share(shown=by_source[client, source.source_pk], total=totals[source.source_pk])
+                    for client in clients
+                ],
+            )
+            for source in sources
+            if totals[source.source_pk]
+        ],
+        counted_at=min(shown[client].counted_at for client in clients),
+    )

@@ -6,4 +6,3 @@ from owner.admin import clients as clients
 from owner.admin import connections as connections
 from owner.admin import grants as grants
 from owner.admin import sources as sources
-from owner.admin import tokens as tokens

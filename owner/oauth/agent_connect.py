@@ -19,7 +19,7 @@ from evidence.access import grant_states
 from evidence.access.oauth import requests, tokens
 from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
-from owner.oauth import authorization_request, client_metadata
+from owner.oauth import authorization_request, clients
 from owner.oauth.device_flow import device_response
 from owner.oauth.responses import error_response, json_response, rate_limited_response
 from owner.oauth.uris import SCOPE, single_resource
@@ -55,7 +55,7 @@ def agent_connect(request: HttpRequest) -> HttpResponse:
         )
     except _ConnectError as error:
         return error_response(error.error, str(error), status=error.status)
-    except client_metadata.InvalidClientMetadataError as error:
+    except clients.InvalidClientMetadataError as error:
         return error_response("invalid_request", str(error))
     except RateLimitExceeded as error:
         return rate_limited_response(error)
@@ -107,7 +107,7 @@ def _registration(
         if known is None:
             raise _ConnectError("invalid_client", "Unknown client. Register it first.")
         return known
-    metadata = client_metadata.validate_client_metadata(
+    metadata = clients.validate_client_metadata(
         {**DEVICE_METADATA, "client_name": parameters.get("client_name", "")}
     )
     row, _ = requests.register_dynamic_client(

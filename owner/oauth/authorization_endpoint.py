@@ -16,7 +16,7 @@ from evidence import limits
 from evidence.access.oauth import codes, requests
 from evidence.api.authentication import requested_url
 from owner.grants.wizard import Approved, Denied, handle_decision, show_review
-from owner.oauth import authorization_request, client_metadata
+from owner.oauth import authorization_request, clients
 from owner.oauth.authorization_request import (
     AuthorizationError,
     AuthorizationRequest,
@@ -43,7 +43,7 @@ def authorize(request: HttpRequest) -> HttpResponse:
         if request.method == "POST":
             return _handle_post(request, now)
         return _show_page(request, now)
-    except client_metadata.MetadataDocumentError as error:
+    except clients.MetadataDocumentError as error:
         return message_page(
             request, "Cannot identify this app", f"{error} {START_AGAIN}", status=400
         )
@@ -57,11 +57,7 @@ def _show_page(request: HttpRequest, now: datetime) -> HttpResponse:
     query = request.META.get("QUERY_STRING", "")
     client_id = authorization_request.client_id_of(query)
     is_signed_in = is_owner(request.user)
-    if (
-        client_id
-        and client_metadata.is_document_url(client_id)
-        and client_metadata.is_stale(client_id, now=now)
-    ):
+    if client_id and clients.is_document_url(client_id) and clients.is_stale(client_id, now=now):
         if not is_signed_in:
             return redirect_to_sign_in(request)
         _fetch_document(client_id, now)
@@ -79,8 +75,8 @@ def _show_page(request: HttpRequest, now: datetime) -> HttpResponse:
 
 def _fetch_document(client_id: str, now: datetime) -> None:
     try:
-        client_metadata.fetch_document(client_id, now=now)
-    except client_metadata.MetadataDocumentError:
+        clients.fetch_document(client_id, now=now)
+    except clients.MetadataDocumentError:
         # A stored document stays valid until it can be fetched again.
         if requests.find_registration(client_id) is None:
             raise

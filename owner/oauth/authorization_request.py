@@ -1,4 +1,8 @@
-"""Validate an authorization request and build the access request for the owner; changes nothing."""
+"""Validate authorization requests, pushed ones (RFC 9126) too, and build the access request.
+
+A pushed request comes as a form, or for ``/agent-connect`` as JSON ``{client_id, authorization_details}``
+(contract 1.6). Validation changes nothing.
+"""
 
 import re
 from collections.abc import Mapping
@@ -7,20 +11,34 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+import orjson
 from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
 from oauthlib.oauth2.rfc6749.errors import FatalClientError, OAuth2Error
 
 from evidence import limits
 from evidence.access.oauth import requests
+from evidence.api.authentication import requested_url
+from evidence.errors import RateLimitExceeded
 from owner.grants.access_request import AccessRequest, Resource
 from owner.oauth import authorization_details
-from owner.oauth.clients import requesting_client
-from owner.oauth.responses import default_description
+from owner.oauth.clients import InvalidClientError, authenticate_client, requesting_client
+from owner.oauth.responses import (
+    client_error_response,
+    default_description,
+    error_response,
+    json_response,
+    rate_limited_response,
+)
 from owner.oauth.server import known_parameters, oauth_backend
 from owner.oauth.uris import display_host, single_resource
 
 if TYPE_CHECKING:
     from evidence.models.oauth import PendingRequest, Registration
+
 
 S256_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 REQUEST_URI_PREFIX = "urn:pdpp:pending-consent:"
@@ -182,3 +200,76 @@ def _pushed_parameters(
     if row is None or not is_usable or row.registration_id != values.get("client_id"):
         raise FatalAuthorizationError("The request is unknown or has expired.")
     return parse_qsl(row.parameters, keep_blank_values=True), row
+
+
+MAX_BYTES = 256 * 1024
+
+
+@csrf_exempt
+@require_POST
+def push(request: HttpRequest) -> HttpResponse:
+    """Store a request for five minutes and return its ``request_uri``."""
+    if len(request.body) > MAX_BYTES:
+        return error_response("invalid_request", "The request is too large.", status=413)
+    now = timezone.now()
+    parameters = _parameters(request)
+    if "request_uri" in dict(parameters):
+        return error_response("invalid_request", "request_uri is not allowed in a pushed request.")
+    try:
+        return _store(request, parameters, now)
+    except InvalidClientError as error:
+        return client_error_response(error)
+    except authorization_details.InvalidAuthorizationDetailsError as error:
+        return error_response("invalid_authorization_details", str(error))
+    except RateLimitExceeded as error:
+        return rate_limited_response(error)
+    except FatalAuthorizationError as error:
+        return error_response("invalid_request", str(error))
+    except AuthorizationError as error:
+        return error_response(error.error, str(error))
+
+
+def _store(request: HttpRequest, parameters: list[tuple[str, str]], now: datetime) -> HttpResponse:
+    values = dict(parameters)
+    registration = authenticate_client(request, values)
+    parameters = [("client_id", registration.client_id)] + [
+        (name, value) for name, value in parameters if name not in ("client_id", "client_secret")
+    ]
+    authorization_details.parse_authorization_details(values.get("authorization_details"))
+    resource = single_resource([v for n, v in parameters if n == "resource"], default="/mcp")
+    if resource is None:
+        return error_response("invalid_target", "resource must name a resource of this server.")
+    if "response_type" in values:
+        validate_authorization_request(urlencode(parameters), now=now)
+    opened = requests.open_request(
+        requests.Kind.PUSHED,
+        urlencode(parameters),
+        registration=registration,
+        resource=resource,
+        now=now,
+    )
+    uri = REQUEST_URI_PREFIX + opened.handle
+    query = urlencode({"client_id": registration.client_id, "request_uri": uri})
+    url = f"{requested_url(request)}/oauth/authorize?{query}"
+    body = {
+        "request_uri": uri,
+        "authorization_url": url,
+        "expires_in": limits.QUESTION_SECONDS,
+    }
+    return json_response(body, status=201)
+
+
+def _parameters(request: HttpRequest) -> list[tuple[str, str]]:
+    if request.content_type != "application/json":
+        return [(name, value) for name, values in request.POST.lists() for value in values]
+    try:
+        body = orjson.loads(request.body)
+    except orjson.JSONDecodeError:
+        return []
+    if not isinstance(body, dict):
+        return []
+    return [(name, _as_text(value)) for name, value in body.items() if value is not None]
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -21,8 +21,8 @@ from evidence.access.oauth import requests
 from evidence.access.oauth.tokens import introspection_response
 from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
-from owner.oauth import client_metadata
-from owner.oauth.client_metadata import AUTH_METHODS
+from owner.oauth import clients
+from owner.oauth.clients import AUTH_METHODS
 from owner.oauth.responses import (
     CLIENT_CHALLENGE,
     error_response,
@@ -157,11 +157,11 @@ def register(request: HttpRequest) -> HttpResponse:
     if len(request.body) > limits.REGISTRATION_BYTES:
         return error_response("invalid_client_metadata", "The client metadata is too large.")
     try:
-        metadata = client_metadata.validate_client_metadata(_parse_json(request.body))
+        metadata = clients.validate_client_metadata(_parse_json(request.body))
         row, secret = requests.register_dynamic_client(
             metadata, address=request.META.get("REMOTE_ADDR", ""), now=timezone.now()
         )
-    except client_metadata.InvalidClientMetadataError as error:
+    except clients.InvalidClientMetadataError as error:
         return error_response(error.error, str(error))
     except RateLimitExceeded as error:
         return rate_limited_response(error)

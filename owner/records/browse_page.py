@@ -23,11 +23,12 @@ from owner.records.bookings import booking_sums
 from owner.records.calendar_month import calendar_month
 from owner.records.conversations import conversation, thread
 from owner.records.measure_charts import measure_charts
-from owner.records.month_counts import cached_month_counts, has_other_dates
 from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.periods import (
     OTHER_DATES,
     Period,
+    cached_month_counts,
+    has_other_dates,
     month_links,
     one_month,
     parse_period,

@@ -18,9 +18,8 @@ from evidence.access.grant_text import stream_label
 from evidence.access.owner_scope import owner_scope
 from evidence.access.records import VisibleRecords
 from owner.permissions import owner_required
-from owner.records.month_counts import cached_month_counts
 from owner.records.owner_reads import listed_items, record_owner_read
-from owner.records.periods import one_day, today
+from owner.records.periods import cached_month_counts, one_day, today
 from owner.records.person_links import link_people
 from owner.records.record_roles import Layout
 from owner.records.record_summaries import RecordSummary

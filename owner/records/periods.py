@@ -1,17 +1,26 @@
-"""Days, months and years in the owner's time zone, as time ranges of streams."""
+"""Days, months and years in the owner's time zone, as time ranges of streams, and the records in each month.
 
+The number of records by month is cached for each connection until it changes.
+"""
+
+import hashlib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
+import orjson
+from django.core.cache import cache
+from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
-from evidence.access.record_counts import not_after, within
+from evidence.access.granted_streams import GrantedStream
+from evidence.access.record_counts import MonthCount, count_by_month, not_after, within
 from evidence.access.records import VisibleRecords
-from evidence.access.scope import TimeRange
+from evidence.access.scope import ConnectionFacts, TimeRange
 from evidence.declarations.declaration import StreamDeclaration
+from evidence.models.connections import Connection
 from owner.charts import add_months
 from owner.records.record_roles import ALL_DAY_FIELDS, Layout, StreamRoles
 from owner.records.record_summaries import RecordSummary, summarize
@@ -131,3 +140,64 @@ def month_links(month: date, *, url: Callable[..., str]) -> dict[str, Any]:
         "following": (following, url(month=f"{following:%Y-%m}")),
         "this_month_url": url(month=f"{today():%Y-%m}"),
     }
+
+
+CACHE_SECONDS = 3_600
+
+
+def cached_month_counts(streams: Sequence[VisibleRecords]) -> list[MonthCount]:
+    """Return the counts of streams of the owner's unrestricted scope. One or two queries."""
+    ids = {facts.connection_id for each in streams for facts in each.connections}
+    # The row version (xmin) distinguishes databases that gave one change number to different changes.
+    rows = Connection.unscoped.filter(pk__in=ids).values_list(
+        "pk", "change_seq", RawSQL("xmin::text", ())
+    )
+    change_numbers = {pk: numbers for pk, *numbers in rows}
+    branches = {
+        _key(each, facts, change_numbers): (number, _of_connection(each, granted, facts))
+        for number, each in enumerate(streams)
+        for granted in each.granted
+        for facts in granted.connections
+    }
+    known: dict[str, list[MonthCount]] = cache.get_many(branches)
+    if missing := [key for key in branches if key not in known]:
+        added: dict[str, list[MonthCount]] = {key: [] for key in missing}
+        changed = [branches[key][1] for key in missing]
+        for count in count_by_month(changed, time_zone=zone_name()):
+            added[missing[count.number]].append(count)
+        cache.set_many(added, CACHE_SECONDS)
+        known |= added
+    return [
+        replace(count, number=number)
+        for key, (number, _) in branches.items()
+        for count in known[key]
+    ]
+
+
+def has_other_dates(visible: VisibleRecords) -> bool:
+    """Return whether records of the owner's unrestricted stream have dates that are not plausible."""
+    since, until = plausible_period(visible.stream).bounds(visible.stream)
+    return any(
+        count.first < since or count.last >= until
+        for count in cached_month_counts([visible])
+        if count.first and count.last
+    )
+
+
+def _of_connection(
+    visible: VisibleRecords, granted: GrantedStream, facts: ConnectionFacts
+) -> VisibleRecords:
+    return visible.restricted_to(GrantedStream(granted.grant_id, granted.terms, (facts,)))
+
+
+def _key(
+    visible: VisibleRecords, facts: ConnectionFacts, change_numbers: Mapping[str, list[object]]
+) -> str:
+    version = [
+        zone_name(),
+        visible.source.declaration_pk,
+        visible.stream.name,
+        facts.connection_id,
+        change_numbers.get(facts.connection_id),
+    ]
+    return f"months-{hashlib.sha256(orjson.dumps(version)).hexdigest()}"

@@ -26,10 +26,10 @@ from evidence.reading.search import MatchCounts, count_by_month, search
 from evidence.search.query_planner import LEXICAL
 from evidence.search.results import Excerpt, Hit, SearchRequest, SearchResult
 from owner.permissions import owner_required
-from owner.records.month_counts import cached_month_counts
 from owner.records.owner_reads import record_owner_read
 from owner.records.periods import (
     OTHER_DATES,
+    cached_month_counts,
     is_plausible,
     parse_period,
     plausible_period,

@@ -15,7 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from owner import second_factor
-from owner.accounts import setup_link
+from owner.accounts import setup
 from tests.browser import axe, owner_pages
 from tests.browser.axe import find_faults
 from tests.browser.chromium import fill, press, wait_for
@@ -70,7 +70,7 @@ def test_each_page_is_visited(world: World) -> None:
 def test_pages_without_sign_in_are_accessible(
     served: World, live_server: Any, browser: Chrome
 ) -> None:
-    link = f"{live_server.url}/set-up/{setup_link.create_link(timezone.now())}/"
+    link = f"{live_server.url}/set-up/{setup.create_link(timezone.now())}/"
     found = []
     for address in (f"{live_server.url}/", f"{live_server.url}/none", link):
         browser.get(address)

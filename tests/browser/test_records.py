@@ -93,14 +93,14 @@ def test_html_of_a_hostile_mail_runs_and_loads_nothing(
     *,
     is_sanitized: bool,
 ) -> None:
-    from owner.records import record_html
+    from owner.records import record_files
     from tests.owner.pages.test_record_html import ELSEWHERE, HOSTILE, PIXEL, store_html
 
     address, asked = tracker
     hostile = "\n".join(HOSTILE.values()).replace(ELSEWHERE, address).replace("alert(1)", RAN)
     store_html(served, f'<h2 style="color: rgb(170, 0, 0)">Offer</h2><img src="{PIXEL}">{hostile}')
     if not is_sanitized:
-        monkeypatch.setattr(record_html, "sanitize", bytes.decode)
+        monkeypatch.setattr(record_files, "sanitize", bytes.decode)
     browser.get(f"{live_server.url}/records/{PERSONAL}/messages/m1")
     sign_in(browser)
     wait_for(browser, "Who can see it")

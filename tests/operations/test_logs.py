@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from operations.log_config import PrivateFormatter, RouteNameFilter
-from owner.accounts import setup_link
+from owner.accounts import setup
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_failure_is_logged_without_link_and_message(
         except ValueError as error:
             raise RuntimeError(f"again, {token}") from error
 
-    monkeypatch.setattr(setup_link, "is_valid", fail)
+    monkeypatch.setattr(setup, "is_valid", fail)
     client = Client(raise_request_exception=False)
 
     assert client.get(reverse("set-up", args=[token])).status_code == 500

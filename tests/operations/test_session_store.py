@@ -14,7 +14,7 @@ from time_machine import travel
 
 from operations import background_jobs
 from owner import second_factor
-from owner.accounts import setup_link
+from owner.accounts import setup
 from tests.events.conftest import receiver
 from tests.events.receiving import SUBSCRIPTIONS, Receiver, send_json
 from tests.operations.test_erasing import places_of
@@ -84,7 +84,7 @@ def test_no_secret_that_works_is_in_any_column_of_any_table(
         "client secret": [confidential["client_secret"]],
         "pushed request": [push(asking).json()["request_uri"].rpartition(":")[2]],
         "codes of questions": questions(asking.program),
-        "set-up link": [setup_link.create_link(timezone.now())],
+        "set-up link": [setup.create_link(timezone.now())],
         "second factor": second_factor_of(user),
         "signing secret": [subscription.body["secret"].removeprefix("whsec_")],
         "password": [PASSWORD],

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evidence.models.accounts import SetupLink, get_or_create_owner
-from owner.accounts import setup_link
+from owner.accounts import setup
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +29,7 @@ def page(token: str) -> str:
 
 
 def test_link_creates_the_account_and_signs_in(client: Client) -> None:
-    token = setup_link.create_link(timezone.now())
+    token = setup.create_link(timezone.now())
 
     answer = client.post(page(token), GOOD)
 
@@ -42,7 +42,7 @@ def test_link_creates_the_account_and_signs_in(client: Client) -> None:
 
 
 def test_used_link_is_invalid(client: Client) -> None:
-    token = setup_link.create_link(timezone.now())
+    token = setup.create_link(timezone.now())
     client.post(page(token), GOOD)
 
     for answer in (client.get(page(token)), client.post(page(token), GOOD | {"username": "eve"})):
@@ -51,8 +51,8 @@ def test_used_link_is_invalid(client: Client) -> None:
 
 
 def test_a_link_ends_after_its_lifetime(client: Client) -> None:
-    past = timezone.now() - setup_link.LIFETIME - dt.timedelta(seconds=1)
-    token = setup_link.create_link(past)
+    past = timezone.now() - setup.LIFETIME - dt.timedelta(seconds=1)
+    token = setup.create_link(past)
 
     assert client.get(page(token)).status_code == 410
     assert client.post(page(token), GOOD).status_code == 410
@@ -60,15 +60,15 @@ def test_a_link_ends_after_its_lifetime(client: Client) -> None:
 
 
 def test_new_link_invalidates_the_previous_one(client: Client) -> None:
-    earlier = setup_link.create_link(timezone.now())
-    later = setup_link.create_link(timezone.now())
+    earlier = setup.create_link(timezone.now())
+    later = setup.create_link(timezone.now())
 
     assert client.get(page(earlier)).status_code == 410
     assert client.get(page(later)).status_code == 200
 
 
 def test_unknown_link_looks_like_an_expired_one(client: Client) -> None:
-    token = setup_link.create_link(timezone.now())
+    token = setup.create_link(timezone.now())
     client.post(page(token), GOOD)
     client.logout()
 
@@ -76,7 +76,7 @@ def test_unknown_link_looks_like_an_expired_one(client: Client) -> None:
 
 
 def test_only_a_hash_of_the_token_is_kept() -> None:
-    token = setup_link.create_link(timezone.now())
+    token = setup.create_link(timezone.now())
 
     (link,) = SetupLink.unscoped.all()
     assert token.encode() not in bytes(link.digest)
@@ -84,9 +84,9 @@ def test_only_a_hash_of_the_token_is_kept() -> None:
 
 
 def test_a_lost_password_is_replaced_and_every_session_ends(client: Client) -> None:
-    client.post(page(setup_link.create_link(timezone.now())), GOOD)
+    client.post(page(setup.create_link(timezone.now())), GOOD)
     elsewhere = Client()
-    token = setup_link.create_link(timezone.now())
+    token = setup.create_link(timezone.now())
 
     shown = elsewhere.get(page(token))
     new = {"password": "another long phrase", "again": "another long phrase"}
@@ -111,7 +111,7 @@ def test_a_lost_password_is_replaced_and_every_session_ends(client: Client) -> N
 def test_invalid_form_keeps_the_link_valid(
     client: Client, change: dict[str, str], complaint: str
 ) -> None:
-    token = setup_link.create_link(timezone.now())
+    token = setup.create_link(timezone.now())
 
     answer = client.post(page(token), GOOD | change)
 
@@ -122,7 +122,7 @@ def test_invalid_form_keeps_the_link_valid(
 
 def test_the_form_needs_the_token_of_its_own_page() -> None:
     strict = Client(enforce_csrf_checks=True)
-    token = setup_link.create_link(timezone.now())
+    token = setup.create_link(timezone.now())
 
     assert strict.post(page(token), GOOD).status_code == 403
     strict.get(page(token))
@@ -131,7 +131,7 @@ def test_the_form_needs_the_token_of_its_own_page() -> None:
 
 
 def test_the_page_loads_nothing_from_other_hosts_and_is_not_cached(client: Client) -> None:
-    answer = client.get(page(setup_link.create_link(timezone.now())))
+    answer = client.get(page(setup.create_link(timezone.now())))
 
     assert answer["Referrer-Policy"] == "strict-origin"
     assert "default-src 'none'" in answer["Content-Security-Policy"]
@@ -151,7 +151,7 @@ def test_the_command_prints_a_link_that_works(client: Client) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_many_set_up_forms_at_once_are_all_answered() -> None:
-    token = setup_link.create_link(timezone.now())
+    token = setup.create_link(timezone.now())
 
     def post(_: int) -> int:
         try:

@@ -9,7 +9,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from operations import schema_version
-from owner.accounts import setup_link
+from owner.accounts import setup
 
 
 class Command(BaseCommand):
@@ -23,7 +23,7 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         with schema_version.migrate_once():
-            self.stdout.write(address(setup_link.create_link(timezone.now())))
+            self.stdout.write(address(setup.create_link(timezone.now())))
 
 
 def address(token: str) -> str:

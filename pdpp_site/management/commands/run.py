@@ -38,7 +38,7 @@ from operations.background_jobs import Job
 from operations.backup import schedule
 from operations.demo_data import DemoTokens
 from operations.notifications import delivery
-from owner.accounts import setup_link
+from owner.accounts import setup
 from owner.management.commands.setup_link import address
 from owner.records import people_index
 from owner.setup_snippets import MCP, REST, token_snippets
@@ -194,7 +194,7 @@ def _startup_info() -> StartupInfo:
     now = timezone.now()
     info = StartupInfo(
         url=settings.PDPP_PUBLIC_URL,
-        set_up=None if setup_link.owner_account(now) else _setup_instructions(now),
+        set_up=None if setup.owner_account(now) else _setup_instructions(now),
         tokens=demo_data.create_demo_tokens(now)
         if settings.EMBEDDED and settings.PDPP_DEMO
         else None,
@@ -206,7 +206,7 @@ def _startup_info() -> StartupInfo:
 def _setup_instructions(now: datetime) -> str:
     """Return a set-up link for a terminal; for a log, the command that creates one."""
     is_logged = not settings.EMBEDDED or _is_logged_by_systemd()
-    return "manage.py setup-link" if is_logged else address(setup_link.create_link(now))
+    return "manage.py setup-link" if is_logged else address(setup.create_link(now))
 
 
 def _is_logged_by_systemd() -> bool:

@@ -13,7 +13,7 @@ from time_machine import Traveller
 
 from evidence.access import sign_in_throttle
 from evidence.models.accounts import Attempts
-from owner.accounts import setup_link
+from owner.accounts import setup
 
 pytestmark = pytest.mark.django_db
 
@@ -165,7 +165,7 @@ def test_guessing_setup_links_is_throttled() -> None:
 
 
 def test_opening_a_valid_setup_link_is_no_failure() -> None:
-    link = reverse("set-up", args=[setup_link.create_link(timezone.now())])
+    link = reverse("set-up", args=[setup.create_link(timezone.now())])
 
     answers = {
         Client().get(link).status_code for _ in range(sign_in_throttle.FREE_FAILURES["address"] + 2)

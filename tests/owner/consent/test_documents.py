@@ -13,7 +13,7 @@ from oauth2_provider import cimd
 from pytest_django import Settings
 
 from evidence.models.oauth import Registration
-from owner.oauth import client_metadata
+from owner.oauth import clients
 from tests.owner.consent.client import Asking, told
 from tests.owner.pages.browser import Page
 
@@ -213,8 +213,8 @@ def test_document_fetch_refuses_private_addresses(
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [public, private])
     monkeypatch.setattr(socket, "create_connection", _never)
 
-    with pytest.raises(client_metadata.MetadataDocumentError, match="non-public"):
-        client_metadata.fetch_document(CLIENT, now=timezone.now())
+    with pytest.raises(clients.MetadataDocumentError, match="non-public"):
+        clients.fetch_document(CLIENT, now=timezone.now())
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_invalid_document_url_is_not_resolved(
 ) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", _never)
 
-    with pytest.raises(client_metadata.MetadataDocumentError):
-        client_metadata.fetch_document(client_id, now=timezone.now())
+    with pytest.raises(clients.MetadataDocumentError):
+        clients.fetch_document(client_id, now=timezone.now())
 
 
 @pytest.mark.parametrize(
@@ -270,8 +270,8 @@ def test_only_a_small_json_document_is_read(
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [public])
     monkeypatch.setattr("urllib3.HTTPSConnectionPool", Pool)
 
-    with pytest.raises(client_metadata.MetadataDocumentError):
-        client_metadata.fetch_document(CLIENT, now=timezone.now())
+    with pytest.raises(clients.MetadataDocumentError):
+        clients.fetch_document(CLIENT, now=timezone.now())
 
     assert connected == ["8.8.8.8"]
 

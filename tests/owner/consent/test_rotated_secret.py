@@ -19,7 +19,7 @@ from evidence.ledger.verification import verify
 from evidence.models.events import Subscription
 from operations import key_file
 from owner import second_factor
-from owner.accounts import setup_link
+from owner.accounts import setup
 from tests.world import NOW, PERSONAL, RECORDS, World
 
 MAIL = "/v1/streams/messages/records"
@@ -82,18 +82,18 @@ def test_a_browser_stays_signed_in_and_recovery_codes_and_links_go_on_meanwhile(
     owner, browser = User.objects.create_superuser("alice"), Client()
     browser.force_login(owner)
     first, second, *_ = second_factor.renew_recovery_codes(owner)
-    link = setup_link.create_link(timezone.now())
+    link = setup.create_link(timezone.now())
     keys("rotate", "secret")
 
     assert browser.get("/admin/", follow=True).status_code == 200
     assert browser.session.get("_auth_user_id") == str(owner.pk)
     assert second_factor.verify_code(owner, first)
     assert not second_factor.verify_code(owner, first)
-    assert setup_link.is_valid(link, now=timezone.now())
+    assert setup.is_valid(link, now=timezone.now())
 
     keys("retire", "secret")
     assert not second_factor.verify_code(owner, second)
-    assert not setup_link.is_valid(link, now=timezone.now())
+    assert not setup.is_valid(link, now=timezone.now())
 
 
 def test_the_ledger_is_whole_over_the_end_of_the_secret(used: World, keys: Any) -> None:

@@ -21,7 +21,7 @@ from time_machine import Traveller
 
 from evidence.access import sign_in_throttle
 from owner import second_factor
-from owner.accounts import setup_link
+from owner.accounts import setup
 from tests.owner.consent.client import Asking
 from tests.owner.pages.browser import Page
 from tests.world import World
@@ -315,7 +315,7 @@ def test_a_set_up_link_helps_when_phone_and_codes_are_lost(owner: User, clock: T
     known.save()
     old, _ = enrol(owner, clock)
     call_command("setup_link")
-    link = reverse("set-up", args=[setup_link.create_link(timezone.now())])
+    link = reverse("set-up", args=[setup.create_link(timezone.now())])
     new = {"password": "another long phrase", "again": "another long phrase"}
 
     browser = Client()

@@ -26,7 +26,7 @@ from evidence.models.accounts import Client, Owner
 from evidence.models.connections import Connection
 from evidence.storing.record_erasure import delete_record
 from owner.activity import activity_page
-from owner.activity.shares import Share
+from owner.activity.usage_charts import Share
 from tests.ledger.test_whole_or_not import tamper
 from tests.owner.pages.browser import Browser
 from tests.world import NOW, PERSONAL, WORK, World

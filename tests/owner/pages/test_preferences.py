@@ -6,7 +6,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evidence.models.accounts import Owner
-from owner.accounts import setup_link
+from owner.accounts import setup
 from owner.preferences import first_weekday
 from tests.owner.pages.browser import Browser
 from tests.owner.pages.test_browse import TALK
@@ -44,7 +44,7 @@ def live_in(zone: str) -> None:
 
 
 def set_up(client: Client, **answers: str) -> str:
-    address = reverse("set-up", args=[setup_link.create_link(timezone.now())])
+    address = reverse("set-up", args=[setup.create_link(timezone.now())])
     browser = {"Accept-Language": "de-AT,de;q=0.9,en;q=0.5"}
     shown = client.get(address, headers=browser)
     password = {"password": "correct horse battery", "again": "correct horse battery"}

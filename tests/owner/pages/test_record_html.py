@@ -10,7 +10,7 @@ import pytest
 from evidence.models.records import Blob
 from evidence.storing.blobs import put_blob
 from evidence.storing.record_erasure import delete_record
-from owner.records import record_html
+from owner.records import record_files
 from tests.owner.pages.browser import Browser
 from tests.owner.pages.test_browse import talk as talk
 from tests.owner.pages.test_record_files import PNG
@@ -149,7 +149,7 @@ def test_pictures_of_the_mail_are_shown_and_others_are_not(
 def test_pictures_have_a_limit(
     world: World, post: str, alice: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_html, "PICTURES_MAX_BYTES", 200)
+    monkeypatch.setattr(record_files, "PICTURES_MAX_BYTES", 200)
     put_letter(world, '<img src="cid:photo"><img src="cid:photo">')
 
     assert frame(alice, "/html/cin_post/letters?key=l1").count("src=") == 1

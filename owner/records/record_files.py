@@ -1,7 +1,7 @@
-"""Show the HTML of a record, such as a mail, in a frame that runs and loads nothing.
+"""Files of a record as responses: its HTML, and pictures, PDF files and downloads.
 
-The frame is a document of its own: its policy allows the styles that mails are made of, which the
-policy of the page around it does not.
+HTML, such as a mail, is shown in a frame that runs and loads nothing. The frame is a document of its
+own: its policy allows the styles that mails are made of, which the policy of the page does not.
 """
 
 import base64
@@ -14,15 +14,18 @@ from pathlib import Path
 
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
 from evidence.access.record_parts import VisibleBlob, fetch_one_related, read_chunks
 from evidence.access.records import RecordKey, VisibleRecord, VisibleRecords
+from evidence.api.views.blobs import blob_response
 from evidence.declarations.declaration import BLOB_REFERENCE
-from evidence.errors import ApiException
+from evidence.errors import ApiException, RangeNotSatisfiable
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading import blobs, records
 from evidence.reading.expansion import related_stream
@@ -31,6 +34,7 @@ from owner.records.owner_reads import record_owner_read
 from owner.records.record_roles import HTML_MEDIA_TYPE, StreamRoles
 from owner.records.record_summaries import PICTURE_TYPES
 from owner.site import owner
+from owner.text import record_title
 
 HTML_MAX_BYTES = 8_000_000
 PICTURES_MAX_BYTES = 10_000_000
@@ -156,3 +160,26 @@ class _Pictures:
             if blob is not None and blob.media_type in PICTURE_TYPES:
                 return blob
         return None
+
+
+@require_safe
+@owner_required
+def record_file(request: HttpRequest, connection_id: str, blob_id: str) -> HttpResponseBase:
+    """Stream the file with the headers of the REST API, which keep browsers from running it."""
+    gate = Gate(owner_scope(owner().pk))
+    try:
+        with transaction.atomic():
+            blob = blobs.get(gate, blob_id, connection_id=connection_id)
+            place = (connection_id, blob.visible.stream.name, blob.record_key)
+            item = DisclosedItem(*place, frozenset({BLOB_REFERENCE}))
+            record_owner_read(gate.scope, [item], route="file")
+            [record] = blob.visible.for_connection(connection_id).get(blob.record_key)
+        response = blob_response(blob, request)
+    except RangeNotSatisfiable:
+        return HttpResponse(status=416)
+    except ApiException as refusal:
+        raise Http404 from refusal
+    is_attachment = response.get("Content-Disposition", "").startswith("attachment")
+    name = record_title(blob.visible, record)
+    response["Content-Disposition"] = content_disposition_header(is_attachment, name) or "inline"
+    return response
