@@ -22,7 +22,7 @@ from evidence.errors import ConnectionNotFound
 from evidence.models.digests import key_digest
 from evidence.models.erasures import Erasure
 from evidence.models.imports import ImportRun
-from evidence.storing import uploads
+from evidence.storing import exports
 from evidence.storing.connection_erasure import (
     delete_connection,
     delete_owner_data,
@@ -150,7 +150,7 @@ def _erase_owner(erasure: Erasure, now: datetime) -> Iterator[Erasure]:
     while connection_ids := revoke_connections(erasure.owner_id):
         for connection_id in connection_ids:
             yield from _erase_connection(erasure, connection_id, now)
-    uploads.delete_uploads(settings.PDPP_VAR / "imports", run_ids=None)
+    exports.delete_uploads(settings.PDPP_VAR / "imports", run_ids=None)
     _run_once(erasure, lambda: _delete_owner(erasure.owner_id), now)
 
 
@@ -191,7 +191,7 @@ def _delete_uploads(connection_id: str, *, include_queued: bool) -> None:
     """Delete the uploaded exports of a connection; queued ones too if ``every``."""
     runs = ImportRun.unscoped.filter(connection_id=connection_id)
     ids = list(runs.values_list("run_id", flat=True))
-    uploads.delete_uploads(
+    exports.delete_uploads(
         settings.PDPP_VAR / "imports", run_ids=ids, include_queued=include_queued
     )
 

@@ -19,11 +19,15 @@ from evidence.access import sign_in_throttle
 from evidence.access.owner_notices import delete_old_refused_calls
 from evidence.access.permission_requests import delete_old_requests
 from evidence.erasure import apply_retention, run_pending_erasures
-from evidence.events.event_scheduler import delete_settled_events, enqueue_events
-from evidence.events.tasks import has_enqueued_events, recover_lost_deliveries
+from evidence.events.event_scheduler import (
+    delete_settled_events,
+    enqueue_events,
+    has_enqueued_events,
+    recover_lost_deliveries,
+)
 from evidence.ledger.checkpoints import create_checkpoint
 from evidence.ledger.proof import verify_daily
-from evidence.ledger.shown_records import recount_shown_records
+from evidence.ledger.readings import recount_shown_records
 from evidence.models.accounts import get_or_create_owner
 from evidence.reading.bookmarks import delete_unused_bookmarks
 from evidence.search.embedding import configured_embedder

@@ -20,7 +20,7 @@ from procrastinate.contrib.django.utils import connector_params
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition
 
-from evidence.events.tasks import HEARTBEAT_TIMEOUT, QUEUE, has_jobs
+from evidence.events.event_scheduler import HEARTBEAT_TIMEOUT, QUEUE, has_jobs
 from operations import background_jobs, job_wakeups
 from operations.background_jobs import Job
 

@@ -15,8 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from evidence.access import crypto
-from evidence.models.connections import Connection
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.connections import Connection, SourceAccount
 from evidence.storing import source_accounts
 from evidence.storing.source_accounts import SealedError
 from importers.core.source import Container, InstalledSource, SourceError

@@ -18,9 +18,9 @@ from typing_extensions import override
 from evidence.models.backups import BackupCopy, BackupPlan
 from evidence.storing import backup_plans
 from importers.core.source_http import parse_url
-from operations.backup import status
+from operations.backup import schedule
 from operations.backup.errors import BackupError
-from operations.backup.recovery_key import RecoveryKey, fingerprint
+from operations.backup.keys import RecoveryKey, fingerprint
 from operations.backup.schedule import folder_error, is_folder
 from operations.backup.store import Store, open_store
 from owner.accounts import step_up
@@ -52,8 +52,8 @@ def backups_page(request: HttpRequest) -> HttpResponse:
         "fingerprint": fingerprint(bytes(plan.public_key)) if plan.public_key else "",
         "has_place": has_place(plan),
         "is_due": plan.due_at is not None and plan.due_at <= timezone.now(),
-        "latest": status.latest(copies),
-        "notices": status.notices(plan, copies, now=timezone.now()),
+        "latest": schedule.latest(copies),
+        "notices": schedule.notices(plan, copies, now=timezone.now()),
         "copies": [_card(copy) for copy in copies[:LATEST]],
     }
     return render(request, "owner/backups/list.html", context)

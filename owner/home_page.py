@@ -25,8 +25,8 @@ from evidence.storing.notifications import list_channels
 from evidence.storing.source_accounts import list_accounts
 from importers.runs.store import stopped_runs
 from importers.sources import status as account_status
-from operations.backup import status
-from operations.backup import status as backup_status
+from operations.backup import schedule
+from operations.backup import schedule as backup_status
 from operations.demo_data import CLIENT_NAME, remove_demo
 from owner.overview import RECENT, overview, recent_readings
 from owner.permissions import owner_required
@@ -158,7 +158,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "overview": overview(gate),
         "readings": recent_readings(gate, now=now),
         "attention": attention(owner().pk, now=now),
-        "backups": status.latest(backup_plans.list_copies(owner().pk)),
+        "backups": schedule.latest(backup_plans.list_copies(owner().pk)),
         "has_app": has_app(owner().pk),
         "days": RECENT.days,
     }

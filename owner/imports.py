@@ -17,9 +17,8 @@ from typing_extensions import override
 
 from evidence.errors import InvalidRequest
 from evidence.models.imports import ImportRun
-from evidence.storing import uploads
-from evidence.storing.uploads import Upload
-from evidence.storing.waiting_exports import answer, dismiss, find_waiting, list_waiting, locate
+from evidence.storing import exports
+from evidence.storing.exports import Upload, answer, dismiss, find_waiting, list_waiting, locate
 from importers.core.importer import FileSample, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
@@ -152,14 +151,14 @@ def send(request: HttpRequest) -> HttpResponse:
     runs = [run_lines(run) for run in latest_runs(owner().pk, limit=LATEST)]
     sent = [
         {"name": escape_invisible(each.state.name), "url": _address(each)}
-        for each in uploads.list_received(_root())
+        for each in exports.list_received(_root())
     ]
     context = {"form": form, "runs": runs, "sent": sent, "waiting": _waiting_rows()}
     return _page(request, "send", title="Import an export", context=context)
 
 
 def _receive(file: "UploadedFile[Any]") -> Upload:
-    upload = uploads.create_upload(_root(), name=file.name or "", size=file.size or 0)
+    upload = exports.create_upload(_root(), name=file.name or "", size=file.size or 0)
     upload.write_chunk(file, offset=0)
     upload.save(phase="received")
     return upload
@@ -186,8 +185,8 @@ def add_slice(request: HttpRequest) -> HttpResponse:
     said = request.GET
     try:
         size, offset = int(said.get("size", "")), int(said.get("offset", ""))
-        known = uploads.find_upload(_root(), said.get("upload", ""))
-        upload = known or uploads.create_upload(_root(), name=said.get("name", ""), size=size)
+        known = exports.find_upload(_root(), said.get("upload", ""))
+        upload = known or exports.create_upload(_root(), name=said.get("name", ""), size=size)
         received = upload.write_chunk(request, offset=offset)  # type: ignore[arg-type] # it can be read
     except (ValueError, InvalidRequest) as error:
         return JsonResponse({"error": str(error)}, status=400)
@@ -317,7 +316,7 @@ def _runs(upload: Upload) -> list[RunLines]:
 
 
 def _upload(object_id: str) -> Upload:
-    upload = uploads.find_upload(_root(), object_id)
+    upload = exports.find_upload(_root(), object_id)
     if upload is None:
         raise Http404
     return upload

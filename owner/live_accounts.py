@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from evidence.errors import InvalidRequest
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.connections import SourceAccount
 from evidence.storing import source_accounts
 from evidence.storing.connections import set_paused
 from evidence.storing.mirrored_deletions import answer_deletions

@@ -194,7 +194,7 @@ MIGRATION_MODULES = {"oauth2_provider": None}  # its models are replaced by ours
 OAUTH2_PROVIDER = oauth_library.OAUTH2_PROVIDER
 
 # --- event queue (evidence.events) -------------------------------------------------------------
-PROCRASTINATE_IMPORT_PATHS = ["evidence.events.tasks"]
+PROCRASTINATE_IMPORT_PATHS = ["evidence.events.event_scheduler"]
 
 # --- logging (no bodies, queries, tokens or record names) --------------------------------------
 LOGGING = log_config.logging_settings(level=PDPP_LOG_LEVEL, debug=DEBUG, log_format=PDPP_LOG_FORMAT)

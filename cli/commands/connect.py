@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli import authorization, discovery, errors, http_client
+from cli import authorization, errors, http_client
 from cli.authorization import SCOPE, AuthorizationRequest
 from cli.credential_cache import CacheEntry, CredentialCache
 from cli.credentials import not_connected_error, reject_owner_token
@@ -29,7 +29,7 @@ def connect(
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Only print the address to open.")
     ] = False,
-    name: Annotated[str, NAME] = discovery.CLIENT_NAME,
+    name: Annotated[str, NAME] = authorization.CLIENT_NAME,
     cache_root: CacheRoot = None,
     as_json: AsJson = False,
 ) -> None:
@@ -56,8 +56,8 @@ def connect(
 def _request_access(
     api: ApiClient, cache: CredentialCache, *, name: str, device: bool, browser: bool
 ) -> CacheEntry:
-    metadata = discovery.discover(api)
-    client = discovery.client_registration(api, metadata, cache.read(api.url), name=name)
+    metadata = authorization.discover(api)
+    client = authorization.client_registration(api, metadata, cache.read(api.url), name=name)
     request = authorization.start(api, metadata, client, device=device)
     _print_request(request, browser=browser)
     entry = {
@@ -130,7 +130,7 @@ def disconnect(session: Session, *, local: Annotated[bool, LOCAL] = False) -> No
 
 def _revoke(session: Session, entry: CacheEntry) -> bool:
     """Revoke both tokens (RFC 7009). Returns False if the server has no revocation endpoint."""
-    endpoint = entry.get("revocation_endpoint") or discovery.discover(session.api).endpoint(
+    endpoint = entry.get("revocation_endpoint") or authorization.discover(session.api).endpoint(
         "revocation_endpoint"
     )
     if endpoint is None:

@@ -6,13 +6,17 @@ from evidence.api.openapi.views import OpenApiView
 from evidence.api.views.aggregate import AggregateView
 from evidence.api.views.blobs import BlobsView, BlobView
 from evidence.api.views.collectors import IngestView, StateView
-from evidence.api.views.connectors import ConnectorsView, ConnectorView
+from evidence.api.views.connectors import (
+    ConnectorsView,
+    ConnectorView,
+    OwnerConnectionsView,
+    OwnerConnectionView,
+)
 from evidence.api.views.event_subscriptions import (
     EventSubscriptionsView,
     EventSubscriptionView,
     EventTestView,
 )
-from evidence.api.views.owner_connections import OwnerConnectionsView, OwnerConnectionView
 from evidence.api.views.public import UnknownRouteView
 from evidence.api.views.record import FieldWindowView, RecordView
 from evidence.api.views.records import RecordsView

@@ -5,8 +5,11 @@ the same schema. Any other property has no known type, and is "mixed".
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import unquote
+
+from evidence.declarations.declaration import Field, StreamDeclaration
 
 MAX_REFERENCES = 16
 MAX_NODES = 256
@@ -124,3 +127,18 @@ def _type_of(value: object) -> str:
             return "array"
         case _:
             return "object"
+
+
+def array_item(stream: StreamDeclaration, field: Field) -> Field | None:
+    """Return the items of an array as a field of their own, or None if their type is unknown."""
+    types, text_format = property_type(field.schema.get("items"), root=stream.schema)
+    known = tuple(each for each in types if each != "null")
+    return replace(field, types=known, format=text_format) if known else None
+
+
+def is_comparable(stream: StreamDeclaration, field: Field) -> bool:
+    """Return whether filters can compare a field: any but objects, and arrays of anything else."""
+    if field.kind == "array":
+        item = array_item(stream, field)
+        return item is not None and item.kind in ("string", "number", "boolean")
+    return field.kind != "object"

@@ -14,9 +14,7 @@ from evidence.models import imports as imports
 from evidence.models import ledger as ledger
 from evidence.models import notifications as notifications
 from evidence.models import oauth as oauth
-from evidence.models import passkeys as passkeys
 from evidence.models import people as people
 from evidence.models import quotas as quotas
 from evidence.models import records as records
-from evidence.models import source_accounts as source_accounts
 from evidence.models import sources as sources

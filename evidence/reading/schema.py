@@ -14,7 +14,6 @@ from evidence.access.ranking.vectors import EmbeddingProgress, StreamKey
 from evidence.access.record_counts import stored_counts
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import ConnectionFacts
-from evidence.declarations.array_items import is_comparable
 from evidence.declarations.declaration import (
     USABLE_AGGREGATIONS,
     Field,
@@ -22,6 +21,7 @@ from evidence.declarations.declaration import (
     StreamDeclaration,
     is_aggregatable,
 )
+from evidence.declarations.schema_types import is_comparable
 from evidence.errors import AmbiguousSchemaDetail, InvalidRequest
 from evidence.reading.expansion import refusal_reason, with_effective_limits
 from evidence.reading.records import granted_views, sortable_fields

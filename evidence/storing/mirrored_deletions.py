@@ -12,8 +12,8 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count
 
+from evidence.models.connections import SourceAccount, SyncedItem
 from evidence.models.imports import ImportRun
-from evidence.models.source_accounts import SourceAccount, SyncedItem
 
 MAX_RECORDS = 50
 MAX_SHARE = 0.2

@@ -16,10 +16,9 @@ from evidence.models.sources import load_declarations
 from evidence.storing import rows, vector_table
 from evidence.storing.change_set import ChangeSet
 from evidence.storing.connection_erasure import delete_connection, delete_some_rows
-from evidence.storing.erased_twins import suppress_twins
 from evidence.storing.locks import LockedConnection, lock_for_erasure
 from evidence.storing.rows import RecordId
-from evidence.storing.suppression import suppress_keys
+from evidence.storing.suppression import suppress_keys, suppress_twins
 
 BATCH_SIZE = 200
 

@@ -15,8 +15,7 @@ from django.db import transaction
 from django.db.models import Case, Exists, F, QuerySet, Value, When
 
 from evidence.access import crypto
-from evidence.models.connections import Connection
-from evidence.models.source_accounts import SourceAccount, SyncedItem
+from evidence.models.connections import Connection, SourceAccount, SyncedItem
 
 PURPOSE = "source credential"
 LONGEST_REST = timedelta(hours=6)

@@ -8,7 +8,7 @@ from django.db import connection
 
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.declarations.values import parse_instant
-from evidence.storing.erased_twins import has_identity, twin_values
+from evidence.storing.suppression import has_identity, twin_values
 
 SELECT_ANY = """
 -- Return whether a stream of a connection has one of these keys.

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 
 from evidence.errors import ApiException
-from evidence.models.source_accounts import SourceAccount, SyncedItem
+from evidence.models.connections import SourceAccount, SyncedItem
 from evidence.storing import stored_keys
 from evidence.storing.ingest import IngestResult, ingest_in_transaction
 from evidence.storing.locks import lock_connection
@@ -25,8 +25,7 @@ from evidence.storing.ndjson import NdjsonLine
 from evidence.storing.receipts import Receipt, ReceiptCode
 from evidence.storing.rows import RecordId, ids_below
 from evidence.storing.source_accounts import SYNCED_STATUSES
-from evidence.storing.sync_batch import ItemChange, SyncBatch, SyncRules
-from evidence.storing.synced_twins import use_twins
+from evidence.storing.sync_batch import ItemChange, SyncBatch, SyncRules, use_twins
 from evidence.storing.writer import storage_errors
 
 

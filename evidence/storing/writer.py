@@ -21,10 +21,14 @@ from evidence.storing import rows
 from evidence.storing.batches import Op, PreparedRecord, validate
 from evidence.storing.change_set import ChangeSet, RecordVersion
 from evidence.storing.derivation import StoredRecord, changed_fields, derive
-from evidence.storing.erased_twins import find_erased_twins, is_erased_twin
 from evidence.storing.locks import LockedConnection, lock_connections
 from evidence.storing.receipts import LineRejectedError, Receipt, ReceiptCode
-from evidence.storing.suppression import find_suppressed, suppress_keys
+from evidence.storing.suppression import (
+    find_erased_twins,
+    find_suppressed,
+    is_erased_twin,
+    suppress_keys,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from django.db import transaction
 
 from evidence import limits
 from evidence.errors import InvalidRequest
-from evidence.models.connections import Connection
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.connections import Connection, SourceAccount
 from evidence.storing import source_accounts
 from evidence.storing.connections import create_connection, get_connection, list_connections
 from evidence.storing.declaration_store import declare

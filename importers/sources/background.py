@@ -12,7 +12,7 @@ from datetime import timedelta
 from django.db import close_old_connections
 from django.utils import timezone
 
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.connections import SourceAccount
 from evidence.storing.source_accounts import (
     WatchedAccount,
     due_accounts,

@@ -16,7 +16,7 @@ from django.utils import timezone
 from oauthlib.oauth2 import OAuth2Error, WebApplicationClient
 
 from evidence.advisory_locks import exclusive
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.connections import SourceAccount
 from evidence.storing import source_accounts
 from importers.core.source import ProblemCode, SourceError
 from importers.core.source_http import HttpClient, HttpResponse, TooLargeError

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from django.utils import timezone
 
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.connections import SourceAccount
 from evidence.storing import source_accounts
 from evidence.storing.ingest import IngestResult
 from importers.core.receipt_texts import RECEIPT_TEXTS

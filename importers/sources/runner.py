@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import ApiException
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.connections import SourceAccount
 from evidence.storing import source_accounts, stored_keys, synced_batches
 from evidence.storing.receipts import Receipt
 from evidence.storing.receipts import ReceiptCode as RejectionCode

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from evidence.advisory_locks import is_locked
-from evidence.models.connections import Connection
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.connections import Connection, SourceAccount
 from evidence.storing.synced_batches import count_items
 from importers.core.source import ProblemCode, SourceError
 from importers.sources import oauth, outcome

@@ -1,7 +1,7 @@
 """Backup file format: compressed frames in authenticated chunks (ChaCha20-Poly1305, STREAM).
 
 A file starts with a header of two lines, which enter the derivation of its key, so that neither can be
-changed (`operations.backup.file_key`). Chunks of 64 KiB follow. The nonce of a chunk contains its
+changed (`operations.backup.keys`). Chunks of 64 KiB follow. The nonce of a chunk contains its
 number and whether it is the last, so chunks cannot be reordered, dropped or appended.
 """
 
@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from operations.backup.errors import DamagedError, TruncatedError, WrongKeyError
-from operations.backup.file_key import RECOVERY, Recipient, Secret, new_header, read_header
+from operations.backup.keys import RECOVERY, Recipient, Secret, new_header, read_header
 
 CHUNK_BYTES = 64 * 1024
 TAG_BYTES = 16

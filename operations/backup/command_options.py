@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from operations.backup.errors import WeakKeyError, WrongKeyError
-from operations.backup.file_key import RECOVERY, Secret, read_header
-from operations.backup.recovery_key import RecoveryKey
+from operations.backup.keys import RECOVERY, RecoveryKey, Secret, read_header
 
 KEY_FILE_MAX_BYTES = 64 * 1024
 

@@ -21,7 +21,7 @@ from psycopg import sql
 
 from operations import key_file
 from operations.backup.errors import DrillFailedError
-from operations.backup.file_key import RECOVERY, Secret
+from operations.backup.keys import RECOVERY, Secret
 from operations.backup.restore import Verification
 from operations.postgres import server as embedded_postgres
 

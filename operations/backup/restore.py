@@ -13,7 +13,7 @@ from evidence.models.accounts import OWNER_ID
 from evidence.storing import backup_plans, table_copy
 from evidence.storing.table_copy import Table
 from operations.backup.archive import EncryptedReader, Frame, FrameKind, read_frames
-from operations.backup.dump import ReportTable, key_fingerprints
+from operations.backup.dump import ReportTable, key_fingerprints, ledger_heads, sample_answers
 from operations.backup.errors import (
     DamagedError,
     MigrationsDifferError,
@@ -23,8 +23,7 @@ from operations.backup.errors import (
     RestoreRunningError,
     SecretKeyDiffersError,
 )
-from operations.backup.file_key import Secret
-from operations.backup.sample_answers import ledger_heads, sample_answers
+from operations.backup.keys import Secret
 
 Migration = tuple[str, str]
 PLAN_TABLE = "evidence_backupplan"

@@ -15,7 +15,7 @@ from evidence.access.quotas import quotas_by_grant
 from evidence.access.record_counts import stored_counts
 from evidence.access.scope import QuotaUsage
 from evidence.ledger.disclosures import DailyUse, daily_use
-from evidence.ledger.shown_records import shown_records
+from evidence.ledger.readings import shown_records
 from evidence.models.accounts import OWNER_ID
 from evidence.models.grants import Grant
 from owner.activity.reading_text import Names, activity_url

@@ -15,7 +15,7 @@ from evidence.models.connections import Connection
 from evidence.models.grants import AccessToken
 from evidence.models.imports import ImportReceipt, ImportRun, WaitingExport
 from evidence.models.people import PersonCount
-from evidence.storing import backup_plans, uploads
+from evidence.storing import backup_plans, exports
 from evidence.storing.erasure_orders import ErasureScope, create_erasure
 from operations.notifications.delivery import send_test
 from owner.records import people_index
@@ -185,7 +185,7 @@ def _put_person(world: World) -> str:
 def _arrange_imports(world: World, var: Path) -> dict[str, str]:
     """Store an upload, an export that waits for an answer, and a run that stopped."""
     now = timezone.now()
-    upload = uploads.create_upload(
+    upload = exports.create_upload(
         var / "imports" / "uploads", name="W" * 120 + ".txt", size=len(CHAT_EXPORT)
     )
     upload.path.write_bytes(CHAT_EXPORT)

@@ -14,8 +14,7 @@ from django.test import Client as HttpClient
 from django.utils import timezone
 from standardwebhooks import Webhook
 
-from evidence.events.event_scheduler import enqueue_events
-from evidence.events.tasks import attempt_delivery
+from evidence.events.event_scheduler import attempt_delivery, enqueue_events
 from tests.world import Answer, World
 
 

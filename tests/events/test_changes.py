@@ -11,7 +11,7 @@ from evidence.access.grant_lifecycle import narrow_grant
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import pause_client, resume_client, revoke_grant, revoke_package
 from evidence.access.quotas import set_quotas
-from evidence.events.tasks import attempt_delivery
+from evidence.events.event_scheduler import attempt_delivery
 from evidence.events.webhook_client import WebhookResponse
 from evidence.models.connections import Connection
 from evidence.models.events import Event, Subscription
@@ -315,7 +315,7 @@ def test_delivery_is_recorded_in_ledger_before_sending(
     counted: list[int] = []
     rows = Disclosure.unscoped.filter(route="event records changed")
     monkeypatch.setattr(
-        "evidence.events.tasks.post",
+        "evidence.events.event_scheduler.post",
         lambda *_, **__: counted.append(rows.count()) or WebhookResponse(200),
     )
 

@@ -12,7 +12,7 @@ from pytest_django import Settings
 from evidence import limits
 from evidence.events import webhook_client
 from evidence.events.delivery_outcome import Outcome, Retry, decide_outcome
-from evidence.events.tasks import attempt_delivery
+from evidence.events.event_scheduler import attempt_delivery
 from evidence.events.webhook_client import WebhookResponse, post
 from evidence.models.events import Event, Subscription
 from tests.events.receiving import (

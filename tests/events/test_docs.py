@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evidence import limits
-from evidence.events.tasks import HEARTBEAT_TIMEOUT
+from evidence.events.event_scheduler import HEARTBEAT_TIMEOUT
 from operations import event_worker
 from tests.events.receiving import Receiver, create_active_subscription, deliver_round, send_json
 from tests.events.test_changes import message_row

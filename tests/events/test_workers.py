@@ -12,8 +12,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
-from evidence.events.event_scheduler import enqueue_events
-from evidence.events.tasks import deliver, recover_lost_deliveries
+from evidence.events.event_scheduler import deliver, enqueue_events, recover_lost_deliveries
 from evidence.models.events import Event
 from operations import event_worker
 from tests.events.receiving import SUBSCRIPTIONS, Receiver, send_json
@@ -126,7 +125,7 @@ def test_internal_error_requeues_the_event(
     def fails(_event_id: str) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("evidence.events.tasks.attempt_delivery", fails)
+    monkeypatch.setattr("evidence.events.event_scheduler.attempt_delivery", fails)
     with pytest.raises(ZeroDivisionError):
         deliver(event.event_id)
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from evidence.models.accounts import get_or_create_owner
-from evidence.models.source_accounts import SourceAccount, SyncedItem
+from evidence.models.connections import SourceAccount, SyncedItem
 from importers.sources.accounts import connect_account, list_containers, parse_details
 from importers.sources.registry import find_source
 from importers.sources.runner import RunReport, sync

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from evidence.models.connections import Connection
-from evidence.models.source_accounts import SyncedItem
+from evidence.models.connections import Connection, SyncedItem
 from evidence.storing.record_erasure import delete_record
 from importers.authoring.https_server import HttpsServer, https_server
 from importers.core.source import ProblemCode, SourceError

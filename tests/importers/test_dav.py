@@ -11,8 +11,7 @@ from django.utils import timezone
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.models.connections import Connection
-from evidence.models.source_accounts import SyncedItem
+from evidence.models.connections import Connection, SyncedItem
 from importers.core import source_process
 from importers.core.source import ProblemCode, SourceError
 from importers.sources.accounts import list_containers

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from evidence.models.source_accounts import SyncedItem
+from evidence.models.connections import SyncedItem
 from evidence.storing.record_erasure import delete_record
 from importers.core import source_process
 from importers.core.source import ProblemCode, SourceError

@@ -11,8 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from evidence.models.connections import Connection
-from evidence.models.source_accounts import SourceAccount, SyncedItem
+from evidence.models.connections import Connection, SourceAccount, SyncedItem
 from evidence.storing import source_accounts
 from evidence.storing.record_erasure import erase_connection
 from importers.sources.background import SyncWorker

@@ -16,8 +16,8 @@ from django.utils import timezone
 from evidence.errors import InvalidRequest
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportRun
-from evidence.storing import uploads
-from evidence.storing.uploads import Upload
+from evidence.storing import exports
+from evidence.storing.exports import Upload
 from importers.core.importer import ImportRequest
 from importers.runs import background, store
 from importers.runs.background import ImportWorker
@@ -34,7 +34,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def queue_upload(workspace: Path) -> Upload:
-    upload = uploads.create_upload(
+    upload = exports.create_upload(
         workspace / "uploads", name="mail.mbox", size=MBOX.stat().st_size
     )
     shutil.copy(MBOX, upload.path)
@@ -93,9 +93,9 @@ def test_an_upload_that_another_process_has_finished_stays_done(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = queue_upload(workspace)
-    queued = uploads.list_queued(workspace / "uploads")
+    queued = exports.list_queued(workspace / "uploads")
     work(workspace)
-    monkeypatch.setattr(uploads, "list_queued", lambda root: queued)
+    monkeypatch.setattr(exports, "list_queued", lambda root: queued)
 
     assert work(workspace) == []
 
@@ -150,12 +150,12 @@ def test_health_knows_when_an_import_last_made_progress(workspace: Path) -> None
     upload = queue_upload(workspace)
     root = workspace / "uploads"
     os.utime(upload.folder / "state.json", (1_000, 1_000))
-    assert uploads.last_activity(root) == 1_000
+    assert exports.last_activity(root) == 1_000
 
     work(workspace, stop_early=True)
 
-    since = uploads.last_activity(root)
+    since = exports.last_activity(root)
     assert since is not None
     assert since > 1_000
     upload.save(phase="done")
-    assert uploads.last_activity(root) is None
+    assert exports.last_activity(root) is None

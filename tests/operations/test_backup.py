@@ -21,7 +21,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
 from evidence.access.grants import resume_client
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.connections import SourceAccount
 from evidence.storing import backup_plans, source_accounts, table_copy
 from evidence.storing.blobs import put_blob
 from evidence.storing.declaration_store import declare
@@ -31,8 +31,7 @@ from operations.backup import drill, dump
 from operations.backup.drill import scratch_database
 from operations.backup.dump import run_to_end
 from operations.backup.errors import BackupError, MigrationsDifferError, NewerFormatError
-from operations.backup.file_key import Secret
-from operations.backup.recovery_key import RecoveryKey, fingerprint
+from operations.backup.keys import RecoveryKey, Secret, fingerprint
 from operations.backup.restore import BackupReader
 from tests.ledger.test_record_links import convert_ledger_to_earlier_release
 from tests.storing import processes
@@ -510,7 +509,7 @@ MEMORY_SCRIPT = """
 import os, re, pathlib
 from operations.backup.dump import back_up, run_to_end
 from operations.backup.archive import EncryptedReader, read_frames
-from operations.backup.file_key import Secret
+from operations.backup.keys import Secret
 def memory(name):
     return int(re.search(name + r":\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) // 1024
 secret, path = Secret("file", b"k" * 32), pathlib.Path(sys.argv[1])

@@ -19,7 +19,7 @@ from evidence.models.accounts import Owner
 from evidence.models.backups import BackupCopy, BackupPlan
 from evidence.models.notifications import NotificationKind
 from evidence.storing import backup_plans
-from operations.backup import archive, drill, schedule, status, store
+from operations.backup import archive, drill, schedule, store
 from operations.backup.dump import run_to_end
 from operations.backup.errors import (
     BackupError,
@@ -29,9 +29,8 @@ from operations.backup.errors import (
     StorePlainError,
     StoreUnreachableError,
 )
-from operations.backup.file_key import read_header
-from operations.backup.recovery_key import RecoveryKey, fingerprint
-from operations.notifications.notices import current_notices
+from operations.backup.keys import RecoveryKey, fingerprint, read_header
+from operations.notifications.delivery import current_notices
 from tests.world import World
 
 KEY = RecoveryKey(b"0123456789abcdef")
@@ -71,7 +70,7 @@ def plan_of(world: World) -> BackupPlan:
 
 
 def said(world: World, now: datetime) -> list[str]:
-    return status.notices(plan_of(world), backup_plans.list_copies(world.owner_id), now=now)
+    return schedule.notices(plan_of(world), backup_plans.list_copies(world.owner_id), now=now)
 
 
 def test_backup_is_made_when_it_is_due_and_opens_with_the_words(
@@ -325,7 +324,7 @@ def test_drill_restores_a_copy_and_names_a_changed_file(planned: World, folder: 
     assert copy.drill_problem == ""
     assert copy.drilled_at == late
     assert copy.drill_secret is None
-    assert status.latest([copy]) == status.Latest(late, late)
+    assert schedule.latest([copy]) == schedule.Latest(late, late)
 
     file = folder / copy.name
     content = file.read_bytes()

@@ -22,7 +22,7 @@ from evidence.models.events import Event, Subscription, WatchedStream
 from evidence.models.grants import Package
 from evidence.models.imports import ImportReceipt, ImportRun
 from evidence.models.ledger import Disclosure
-from evidence.storing import uploads
+from evidence.storing import exports
 from evidence.storing.blobs import put_blob
 from evidence.storing.connections import put_state
 from evidence.storing.erasure_orders import ErasureScope, create_erasure
@@ -153,7 +153,7 @@ def test_erased_stream_includes_deleted_records(marked: World) -> None:
 
 
 def test_erased_connection_removes_exports_and_ends_its_grants(marked: World) -> None:
-    upload = uploads.create_upload(
+    upload = exports.create_upload(
         erasing.settings.PDPP_VAR / "imports" / "uploads", name="x", size=1
     )
     upload.save(runs=["imp_1"], phase="wanted")

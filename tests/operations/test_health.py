@@ -10,7 +10,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from evidence.models.events import Event
-from evidence.storing import uploads
+from evidence.storing import exports
 from evidence.storing.erasure_orders import ErasureScope, create_erasure
 from operations import health
 from tests.events.conftest import receiver
@@ -39,7 +39,7 @@ def an_erasure(world: World, _receiver: Receiver, _var: Path) -> None:
 
 
 def an_upload(_world: World, _receiver: Receiver, var: Path) -> None:
-    upload = uploads.create_upload(var / "imports" / "uploads", name="mail.mbox", size=0)
+    upload = exports.create_upload(var / "imports" / "uploads", name="mail.mbox", size=0)
     upload.save(phase="wanted")
     os.utime(upload.folder / "state.json", (SINCE.timestamp(), SINCE.timestamp()))
 

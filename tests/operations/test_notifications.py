@@ -28,7 +28,7 @@ from evidence.models.sources import Source
 from evidence.storing import notifications as store
 from evidence.storing.source_accounts import SealedError
 from importers.authoring.https_server import HttpsServer, https_server
-from operations.notifications import notices, notify
+from operations.notifications import delivery, notify
 from operations.notifications.delivery import notifications, send_test
 from tests.operations.notification_receivers import (
     PASSWORD,
@@ -205,7 +205,7 @@ def test_digest_of_many_apps_is_bounded(
     hook(receiver)
     for who in ("bob", "dora"):
         world.get("/v1/streams/messages/records", who, connection_id=PERSONAL, limit=1)
-    monkeypatch.setattr(notices, "MAX_APPS", 1)
+    monkeypatch.setattr(delivery, "MAX_APPS", 1)
     clock.move_to("2026-12-01T00:00:00Z")
 
     [text] = announce()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operations.backup.errors import BackupError, OtherRecoveryKeyError, RecoveryWordsError
-from operations.backup.recovery_key import RecoveryKey, fingerprint
+from operations.backup.keys import RecoveryKey, fingerprint
 
 KEY = RecoveryKey(bytes(range(16)))
 WORDS = [

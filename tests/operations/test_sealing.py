@@ -25,8 +25,7 @@ from operations.backup.errors import (
     TruncatedError,
     WrongKeyError,
 )
-from operations.backup.file_key import Recipient, Secret, read_header
-from operations.backup.recovery_key import RecoveryKey, fingerprint
+from operations.backup.keys import Recipient, RecoveryKey, Secret, fingerprint, read_header
 from operations.backup.restore import BackupReader
 
 KEY = Secret("file", b"k" * 32)

@@ -1,4 +1,7 @@
-"""List connectors and post source declarations: `/v1/connectors` (contracts 3.2 and 5.1)."""
+"""Connectors and the owner's connections: list them, post source declarations, rename connections.
+
+`/v1/connectors` (contracts 3.2 and 5.1) and `/v1/owner/connections` (contract 5.2).
+"""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -10,12 +13,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from typing_extensions import override
 
-from evidence.api import schema_bodies
+from evidence.api import envelopes, schema_bodies
 from evidence.api.base_views import GrantedView
-from evidence.api.json_io import read_body
+from evidence.api.json_io import read_body, read_object
 from evidence.api.query_parameters import CONNECTION_PARAMETERS
+from evidence.errors import InvalidRequest
 from evidence.ledger.entries import DisclosedItem
+from evidence.models.connections import Connection
 from evidence.reading import schema
+from evidence.storing.connections import list_connections, rename
 from evidence.storing.declaration_store import current_declaration, declare
 
 MAX_DECLARATION_BYTES = 1024 * 1024
@@ -83,4 +89,64 @@ def _stream(row: schema.StreamCapability) -> dict[str, Any]:
         "metadata_url": route,
         "records": True,
         "records_url": f"{route}/records",
+    }
+
+
+MAX_BODY_BYTES = 64 * 1024
+
+
+class OwnerConnectionsView(GrantedView):
+    """List every connection of the owner, including revoked ones."""
+
+    owner_only = True
+    parameters = frozenset({"connector_id", "status"})
+
+    def get(self, request: Request) -> Response:
+        status = self.query.choice("status", *Connection.Status.values, default="") or None
+        rows = list_connections(
+            self.scope.owner_id, connector_id=self.query.text("connector_id"), status=status
+        )
+        body = {"object": "list", "has_more": False, "data": [_body(row) for row in rows]}
+        return Response(envelopes.with_links_and_meta(body, self_link=self.query.path))
+
+
+class OwnerConnectionView(GrantedView):
+    """Rename a connection."""
+
+    owner_only = True
+
+    def patch(self, request: Request, connection_id: str) -> Response:
+        content = read_object(request, max_bytes=MAX_BODY_BYTES)
+        unknown = sorted(set(content) - {"display_name"})
+        if unknown:
+            raise InvalidRequest(
+                message="The request body takes one member, display_name.", param=unknown[0][:64]
+            )
+        row = rename(
+            connection_id,
+            display_name=content.get("display_name"),
+            owner_id=self.scope.owner_id,
+            now=timezone.now(),
+        )
+        return Response(_body(row))
+
+
+def _body(row: Connection) -> dict[str, Any]:
+    is_revoked = row.status == Connection.Status.REVOKED
+    return {
+        "object": "owner_connection",
+        "connection_id": row.connection_id,
+        "connector_instance_id": row.connection_id,
+        "connector_id": row.source.connector_key,
+        "connector_key": row.source.connector_key,
+        "display_name": row.display_name,
+        "label_status": "owner_set" if row.labelled_by_owner else "fallback",
+        "status": row.status,
+        "source_kind": row.source.kind,
+        "source_binding": {"kind": row.source.kind, "id": row.source.source_id},
+        "schedule": None,
+        "supported_actions": ["rename"],
+        "created_at": envelopes.format_time(row.created_at),
+        "updated_at": envelopes.format_time(row.updated_at),
+        "revoked_at": envelopes.format_time(row.updated_at) if is_revoked else None,
     }

@@ -15,7 +15,7 @@ from operations import schema_version
 from operations.backup import command_options
 from operations.backup.dump import BackupSummary, back_up, run_to_end
 from operations.backup.errors import BackupError
-from operations.backup.file_key import Recipient, Secret
+from operations.backup.keys import Recipient, Secret
 from operations.backup.restore import describe_database_error
 
 NEEDS_KEY = "The words of recovery key {fingerprint} open it, and nothing else."

@@ -15,7 +15,7 @@ from evidence.storing.table_copy import analyze
 from operations import key_file, schema_version
 from operations.backup import command_options
 from operations.backup.errors import BackupError
-from operations.backup.file_key import RECOVERY
+from operations.backup.keys import RECOVERY
 from operations.backup.restore import (
     BackupReader,
     RestoreSummary,

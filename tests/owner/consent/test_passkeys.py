@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from time_machine import Traveller
 
 from evidence.access import sign_in_throttle
-from evidence.models.passkeys import Passkey
+from evidence.models.accounts import Passkey
 from owner import passkeys, second_factor
 from tests.owner.consent.authenticator import ORIGIN, Authenticator
 from tests.owner.consent.test_second_factor import PAGE, PASSWORD, START, enrol, is_in, phone

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client as HttpClient
 from django.utils import timezone
 
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.connections import SourceAccount
 from evidence.storing import source_accounts
 from importers.authoring.https_server import Answer, https_server
 from importers.core import source_process

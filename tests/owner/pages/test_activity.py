@@ -17,11 +17,11 @@ from django.utils import timezone
 from time_machine import Traveller
 
 from evidence.access.quotas import set_quotas
-from evidence.ledger import shown_records
+from evidence.ledger import readings
 from evidence.ledger.checkpoints import create_checkpoint
 from evidence.ledger.disclosures import disclosures_of_record, read_disclosures
 from evidence.ledger.proof import verify_daily
-from evidence.ledger.shown_records import recount_shown_records
+from evidence.ledger.readings import recount_shown_records
 from evidence.models.accounts import Client, Owner
 from evidence.models.connections import Connection
 from evidence.storing.record_erasure import delete_record
@@ -360,7 +360,7 @@ def test_the_matrix_shows_the_share_of_each_source(
     [first] = share()  # of seven messages and one thread; reading them twice counts once
     assert first == "Mail 25 % 2 of 8"
 
-    monkeypatch.setattr(shown_records, "SMALL_LEDGER", 0)
+    monkeypatch.setattr(readings, "SMALL_LEDGER", 0)
     assert share() == []  # a large ledger is counted in the background
     assert [*recount_shown_records(world.owner_id, now=NOW)] == [world.packages["dora"].client_id]
     assert share() == [first]

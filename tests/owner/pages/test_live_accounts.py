@@ -7,8 +7,7 @@ import pytest
 from django.test import Client as HttpClient
 from django.utils import timezone
 
-from evidence.models.connections import Connection
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.connections import Connection, SourceAccount
 from importers.authoring.https_server import HttpsServer, https_server
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.dav_answers import DavAnswers
