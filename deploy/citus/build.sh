@@ -32,6 +32,8 @@ if git grep -q '^have_createdb_privilege' src; then
     git grep -l have_createdb_privilege src |
         xargs sed -i 's/\bhave_createdb_privilege\b/citus_have_createdb_privilege/g'
 fi
+# A checkout may write configure before configure.ac, and make would then ask for autoconf.
+touch configure
 ./configure --quiet --without-libcurl PG_CONFIG="$config"
 make -s -j"$(nproc)" with_llvm=no
 make -s install with_llvm=no
