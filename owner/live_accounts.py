@@ -15,7 +15,7 @@ from evidence.errors import InvalidRequest
 from evidence.models.connections import SourceAccount
 from evidence.storing import source_accounts
 from evidence.storing.connections import set_paused
-from evidence.storing.mirrored_deletions import answer_deletions
+from evidence.storing.sync_batch import answer_deletions
 from importers.core.source import (
     Container,
     FieldKind,

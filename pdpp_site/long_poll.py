@@ -21,7 +21,7 @@ from django.utils import timezone
 from evidence import limits
 from evidence.access.change_log import latest_change_numbers
 from evidence.access.grant_states import active_grants_by_token
-from evidence.api.long_poll import ENVIRON_KEY, LongPoll, WaitCondition
+from evidence.api.views.changes import ENVIRON_KEY, LongPoll, WaitCondition
 from evidence.errors import ApiException
 from mcp_adapter.inprocess import run_and_release
 from pdpp_site.wsgi_bridge import Message, Receive, Scope, Send

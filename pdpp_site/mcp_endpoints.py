@@ -17,7 +17,7 @@ from evidence.access import tokens
 from evidence.access.scope import Scope
 from evidence.api import error_responses
 from evidence.api.authentication import METADATA_PATH, public_url
-from evidence.api.refusal_log import record_rejected_token
+from evidence.api.error_responses import record_rejected_token
 from evidence.errors import ApiException, AuthenticationRequired, GrantPaused
 from mcp_adapter.inprocess import InProcessRest, run_and_release
 from mcp_adapter.rest import TokenRejected

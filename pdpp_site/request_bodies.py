@@ -25,7 +25,7 @@ from evidence import limits
 from evidence.access.scope import TokenKind
 from evidence.api import error_responses
 from evidence.api.authentication import BearerAuthentication
-from evidence.api.refusal_log import record_rejected_token
+from evidence.api.error_responses import record_rejected_token
 from evidence.api.views.collectors import MAX_STATE_BYTES
 from evidence.api.views.connectors import MAX_DECLARATION_BYTES
 from evidence.errors import ApiException, Code, InvalidRequest, ResourceLimit, WrongTokenKind

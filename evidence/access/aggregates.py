@@ -12,10 +12,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, Literal
 
+from evidence.access.buckets import TimeBuckets, count_periods
 from evidence.access.granted_streams import number_expression, typed_column
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.sql import SQL, fetch_all, fetch_all_generic_plan, join_sql
-from evidence.access.time_buckets import TimeBuckets, count_periods
 from evidence.declarations.declaration import Field
 
 Metric = Literal["count", "count_distinct", "sum", "avg", "min", "max"]

@@ -31,9 +31,9 @@ from evidence.access.tokens import authenticate_again
 from evidence.api import error_responses
 from evidence.api.authentication import BearerAuthentication
 from evidence.api.disclosed_records import disclosed_items
+from evidence.api.error_responses import permission_offer, record_refused_call
 from evidence.api.json_io import OrjsonRenderer
 from evidence.api.query_parameters import QueryParameters
-from evidence.api.refusal_log import permission_offer, record_refused_call
 from evidence.errors import (
     ApiException,
     AuthenticationRequired,

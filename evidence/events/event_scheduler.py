@@ -27,12 +27,12 @@ from evidence.access.grant_states import live_packages
 from evidence.access.tokens import package_scope
 from evidence.errors import GrantExpired, GrantPaused, GrantRevoked
 from evidence.events.change_detection import create_change_event
-from evidence.events.delivery_outcome import store_outcome
 from evidence.events.messages import Message, prepare_attempt
 from evidence.events.subscription_state import (
     EVENT_TYPES_BY_STATUS,
     SENDING_STATES,
     end_subscription,
+    store_outcome,
 )
 from evidence.events.webhook_client import WebhookResponse, post, receiver_key
 from evidence.models.connections import Connection

@@ -19,9 +19,9 @@ from evidence.access.aggregates import (
     aggregate_groups,
     aggregate_total,
 )
+from evidence.access.buckets import TimeBuckets, is_time_zone
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.sql import SQL
-from evidence.access.time_buckets import TimeBuckets, is_time_zone
 from evidence.declarations.declaration import (
     NUMBER_AGGREGATIONS,
     Field,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from evidence.access import cursors
+from evidence.access import crypto
 from evidence.access.crypto import key_for
 from evidence.access.record_history import FeedPosition
 from evidence.access.records import RecordKey, VisibleRecords
@@ -130,7 +130,7 @@ class FollowedStream:
         """Return the decoded bookmark. Raises InvalidCursor and CursorExpired."""
         if text == BEGINNING:
             return changes.beginning(self.visible)
-        place = cursors.decode_cursor(
+        place = crypto.decode_cursor(
             text, KIND, scope=self.scope, query=self._query, param="changes_since"
         )
         return self.from_json(place)
@@ -138,7 +138,7 @@ class FollowedStream:
     def encode(self, bookmark: FeedBookmark, *, now: datetime) -> str:
         """Return the bookmark as text. Runs one query if there are more than eight connections."""
         place = self.to_json(bookmark, now=now)
-        return cursors.encode_cursor(KIND, scope=self.scope, query=self._query, place=place)
+        return crypto.encode_cursor(KIND, scope=self.scope, query=self._query, place=place)
 
     def max_encoded_length(
         self, bookmark: FeedBookmark, *, items: Iterable[changes.FeedItem]
@@ -148,7 +148,7 @@ class FollowedStream:
         ends = [[item.connection.connection_id, item.record_key] for item in items]
         longest = max(ends, key=lambda end: len("".join(end)), default=None)
         place = _state(bookmark, text) | {"a": longest}
-        return cursors.cursor_length(KIND, scope=self.scope, query=self._query, places=[place])
+        return crypto.cursor_length(KIND, scope=self.scope, query=self._query, places=[place])
 
     def to_json(self, bookmark: FeedBookmark, *, now: datetime) -> dict[str, Any]:
         """Return the bookmark as JSON, to encrypt it or to store it with a subscription."""

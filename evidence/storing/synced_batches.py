@@ -20,12 +20,17 @@ from evidence.models.connections import SourceAccount, SyncedItem
 from evidence.storing import stored_keys
 from evidence.storing.ingest import IngestResult, ingest_in_transaction
 from evidence.storing.locks import lock_connection
-from evidence.storing.mirrored_deletions import choose_deletions
 from evidence.storing.ndjson import NdjsonLine
 from evidence.storing.receipts import Receipt, ReceiptCode
 from evidence.storing.rows import RecordId, ids_below
 from evidence.storing.source_accounts import SYNCED_STATUSES
-from evidence.storing.sync_batch import ItemChange, SyncBatch, SyncRules, use_twins
+from evidence.storing.sync_batch import (
+    ItemChange,
+    SyncBatch,
+    SyncRules,
+    choose_deletions,
+    use_twins,
+)
 from evidence.storing.writer import storage_errors
 
 

@@ -7,11 +7,11 @@ from datetime import date
 from typing import Any
 
 from evidence.access.aggregates import GroupPage, Key, Measure, aggregate_groups
+from evidence.access.buckets import TimeBuckets
 from evidence.access.grant_text import humanize
 from evidence.access.granted_streams import equals_filter, number_expression
 from evidence.access.records import VisibleRecords
 from evidence.access.sql import SQL
-from evidence.access.time_buckets import TimeBuckets
 from owner.charts import SLOT, add_months, months_between, year_ticks
 from owner.records.periods import Period, month_links, one_month, zone_name
 from owner.records.record_roles import StreamRoles

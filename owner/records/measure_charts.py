@@ -13,8 +13,8 @@ from evidence.access.aggregates import (
     Measure,
     aggregate_groups,
 )
+from evidence.access.buckets import TimeBuckets
 from evidence.access.records import VisibleRecords
-from evidence.access.time_buckets import TimeBuckets
 from owner.charts import HEIGHT, SLOT, months_between
 from owner.records.periods import Period, zone_name
 from owner.records.record_roles import StreamRoles

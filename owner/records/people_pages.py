@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from evidence.access.cursors import decode_cursor, encode_cursor
+from evidence.access.crypto import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
 from evidence.errors import ApiException

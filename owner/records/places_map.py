@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from evidence.access.position_cells import Cell, count_by_cell, near
+from evidence.access.buckets import Cell, count_by_cell, near
 from evidence.access.records import VisibleRecords
 from evidence.access.sql import SQL
 from owner.records.record_roles import StreamRoles

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from evidence.access.cursors import decode_cursor, encode_cursor
+from evidence.access.crypto import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
 from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL

@@ -14,7 +14,7 @@ from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
 
-from evidence.access.cursors import decode_cursor, encode_cursor
+from evidence.access.crypto import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
 from evidence.access.record_counts import outside

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access import cursors
+from evidence.access import crypto
 from evidence.access.record_history import FeedPosition
 from evidence.access.scope import GrantTerms, Scope, TokenKind
 from evidence.errors import ApiException
@@ -36,30 +36,30 @@ POSITION = FeedPosition(since=7, known=9, until=None)
 def test_cursor_round_trip(kind: str, key: str) -> None:
     place = PLACE | {"key": key}
     for _ in range(400):  # the last character is random
-        cursor = cursors.encode_cursor(kind, place=place, **BINDING)
-        assert cursors.decode_cursor(cursor, kind, **BINDING) == place
+        cursor = crypto.encode_cursor(kind, place=place, **BINDING)
+        assert crypto.decode_cursor(cursor, kind, **BINDING) == place
 
 
 def test_cursor_of_a_list_is_short() -> None:
     query = {"connection_id": "cin_personal", "sort": "-received_at", "filter": "a"} | QUERY
     place = {"t": "2026-02-01T00:00:00+00:00", "c": "cin_personal", "r": "m1", "x": None}
-    assert len(cursors.encode_cursor("records", scope=BOB, query=query, place=place)) <= 166
+    assert len(crypto.encode_cursor("records", scope=BOB, query=query, place=place)) <= 166
 
 
 @pytest.mark.parametrize("key", ["", "m", "mm"])
 def test_cursor_length_is_independent_of_its_content(key: str) -> None:
     place = {"key": key}
-    length = cursors.cursor_length("list", places=[place], **BINDING)
-    assert len(cursors.encode_cursor("list", place=place, **BINDING)) == length
-    assert length == cursors.cursor_length("list", places=[{"key": "m"}], **BINDING)
+    length = crypto.cursor_length("list", places=[place], **BINDING)
+    assert len(crypto.encode_cursor("list", place=place, **BINDING)) == length
+    assert length == crypto.cursor_length("list", places=[{"key": "m"}], **BINDING)
 
 
 @pytest.mark.parametrize("kind", ["list", "records", "search"])
 @pytest.mark.parametrize("key", ["", "m" * 200, "é<ß>" * 40, "".join(map(chr, range(33, 233)))])
 def test_cursor_length_is_that_of_the_longest_cursor_of_a_page(kind: str, key: str) -> None:
     places = [PLACE | {"key": key[:length]} for length in (0, 20, len(key))]
-    lengths = [len(cursors.encode_cursor(kind, place=place, **BINDING)) for place in places]
-    assert cursors.cursor_length(kind, places=places, **BINDING) == max(lengths)
+    lengths = [len(crypto.encode_cursor(kind, place=place, **BINDING)) for place in places]
+    assert crypto.cursor_length(kind, places=places, **BINDING) == max(lengths)
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_cursor_length_is_that_of_the_longest_cursor_of_a_page(kind: str, key: s
 def test_cursor_is_bound_to_kind_grant_and_query(
     other: dict[str, Any], code: str, message: str
 ) -> None:
-    cursor = cursors.encode_cursor("list", place=PLACE, **BINDING)
+    cursor = crypto.encode_cursor("list", place=PLACE, **BINDING)
     arguments: dict[str, Any] = {"kind": "list", "param": "changes_since", **BINDING, **other}
     with pytest.raises(ApiException) as refused:
-        cursors.decode_cursor(cursor, arguments.pop("kind"), **arguments)
+        crypto.decode_cursor(cursor, arguments.pop("kind"), **arguments)
     refusal = refused.value
     assert (refusal.code, refusal.param, refusal.message) == (code, "changes_since", message)
     if "query" in other:
         assert "or start again without it" in str(refusal.extra["next_step"])
 
 
-ISSUED = cursors.encode_cursor("list", place=PLACE, **BINDING)
+ISSUED = crypto.encode_cursor("list", place=PLACE, **BINDING)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ ISSUED = cursors.encode_cursor("list", place=PLACE, **BINDING)
 )
 def test_foreign_or_changed_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(ApiException) as refused:
-        cursors.decode_cursor(cursor, "list", **BINDING)
+        crypto.decode_cursor(cursor, "list", **BINDING)
     refusal = refused.value
     assert (refusal.param, refusal.message) == (
         "cursor",

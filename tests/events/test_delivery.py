@@ -11,8 +11,8 @@ from pytest_django import Settings
 
 from evidence import limits
 from evidence.events import webhook_client
-from evidence.events.delivery_outcome import Outcome, Retry, decide_outcome
 from evidence.events.event_scheduler import attempt_delivery
+from evidence.events.subscription_state import Outcome, Retry, decide_outcome
 from evidence.events.webhook_client import WebhookResponse, post
 from evidence.models.events import Event, Subscription
 from tests.events.receiving import (

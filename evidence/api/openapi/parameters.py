@@ -5,7 +5,7 @@ from typing import Any
 
 from evidence import limits
 from evidence.access.aggregates import METRICS
-from evidence.access.time_buckets import GRANULARITIES
+from evidence.access.buckets import GRANULARITIES
 
 Json = dict[str, Any]
 

@@ -9,10 +9,10 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence import limits
-from evidence.access import cursors
+from evidence.access import crypto
 from evidence.access.aggregates import METRICS, SEVERAL, Group, Measure
+from evidence.access.buckets import GRANULARITIES
 from evidence.access.records import RecordKey, VisibleRecords
-from evidence.access.time_buckets import GRANULARITIES
 from evidence.api import envelopes, list_form
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
@@ -135,7 +135,7 @@ class AggregateView(GrantedView):
         }
 
     def _cursor(self, visible: VisibleRecords, start: int) -> str:
-        return cursors.encode_cursor(
+        return crypto.encode_cursor(
             "groups", scope=self.scope, query=self._query(visible), place={"g": start}
         )
 
@@ -144,7 +144,7 @@ class AggregateView(GrantedView):
         if cursor is None:
             return 0
         query = self._query(visible)
-        return int(cursors.decode_cursor(cursor, "groups", scope=self.scope, query=query)["g"])
+        return int(crypto.decode_cursor(cursor, "groups", scope=self.scope, query=query)["g"])
 
 
 _CURSOR_BYTES = 256

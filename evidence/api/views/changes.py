@@ -1,5 +1,12 @@
-"""The changes feed: `GET /v1/streams/{stream}/records?changes_since=…` (contract 3.3)."""
+"""The changes feed: `GET /v1/streams/{stream}/records?changes_since=…` (contract 3.3).
 
+Long polling: a server that can keep a request waiting passes a LongPoll in the WSGI environment, which
+no HTTP client can. A view with no changes stores a condition there. The server discards the response,
+and calls the view again when the condition is met.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.utils import timezone
@@ -7,13 +14,68 @@ from rest_framework.response import Response
 
 from evidence import limits
 from evidence.access.records import VisibleRecord, VisibleRecords
-from evidence.api import envelopes, list_form, long_poll
+from evidence.api import envelopes, list_form
 from evidence.api.base_views import GrantedView
-from evidence.api.query_parameters import parse_fields, parse_wait
+from evidence.api.query_parameters import ApiWarning, parse_fields, parse_wait
 from evidence.errors import CursorExpired, InvalidExpand, InvalidRequest
 from evidence.reading import changes, records
 from evidence.reading.bookmarks import BEGINNING, FollowedStream
 from evidence.reading.changes import ChangesPage, FeedBookmark
+
+ENVIRON_KEY = "pdpp.held"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitCondition:
+    """When to call a waiting view again.
+
+    The wait ends when a latest change number differs from `seen` (connection id -> number), when the
+    grants of the token change, or after `seconds` since the first call. A token waits once at a time.
+    """
+
+    token_id: str
+    seconds: int
+    seen: Mapping[str, int]
+    grants: frozenset[str]
+
+
+@dataclass(slots=True)
+class LongPoll:
+    """State of a waiting request. `open`: the view may be called again. `full`: no place to wait."""
+
+    open: bool
+    full: bool = False
+    condition: WaitCondition | None = None
+
+
+def must_wait(
+    view: GrantedView, began: FeedBookmark, page: ChangesPage, *, seconds: int | None
+) -> bool:
+    """Return whether the request waits because the page has no changes; then set the condition.
+
+    The last page of an unfinished reading is sent at once: it has a new bookmark.
+    """
+    if seconds is None or page.items or page.has_more or began.until_at is not None:
+        return False
+    long_poll = view.request._request.META.get(ENVIRON_KEY)  # noqa: SLF001 - DRF's own name
+    if isinstance(long_poll, LongPoll) and long_poll.open:
+        seen = {
+            connection_id: reach.since or 0 for connection_id, reach in page.end.positions.items()
+        }
+        grants = frozenset(grant.grant_id for grant in view.scope.grants if grant.grant_id)
+        long_poll.condition = WaitCondition(view.scope.token_id, seconds, seen, grants)
+        view.discarded = True
+        return True
+    if not isinstance(long_poll, LongPoll) or long_poll.full:
+        view.query.warnings.append(
+            ApiWarning(
+                "wait_not_held",
+                f"This server has no free place to wait; try again in {seconds} seconds.",
+                "wait",
+            )
+        )
+    return False
+
 
 INCOMPATIBLE_PARAMETERS = (
     "after",
@@ -43,7 +105,7 @@ def changes_response(view: GrantedView, stream: str) -> Response:
     fields = parse_fields(visible, query)
     form = list_form.parse_list_form(query)
     standing, page = _read(view, followed)
-    if long_poll.must_wait(view, standing, page, seconds=seconds):
+    if must_wait(view, standing, page, seconds=seconds):
         return Response({"object": "list", "data": []})
     rows = [_row(visible, change, fields) for change in page.items]
     shown = list_form.fit_items(

@@ -11,8 +11,8 @@ from evidence.api.authentication import requested_url
 from evidence.api.base_views import PublicView
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import NotFound
-from evidence.events.delivery_outcome import BUSY_STATUSES, GONE_STATUS
 from evidence.events.messages import CONTENT_TYPE, PDPP_VERSION, SECRET_PREFIX, SPEC_VERSION
+from evidence.events.subscription_state import BUSY_STATUSES, GONE_STATUS
 from evidence.models.events import Event
 from evidence.reading.bookmarks import BEGINNING
 

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence import limits
-from evidence.access import cursors
+from evidence.access import crypto
 from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL
 from evidence.api import envelopes, list_form
@@ -151,7 +151,7 @@ class RecordsView(GrantedView):
         }
         if has_more:
             place = _place(page.records[len(shown.items) - 1].position)
-            body["next_cursor"] = cursors.encode_cursor(
+            body["next_cursor"] = crypto.encode_cursor(
                 "records", scope=self.scope, query=query, place=place
             )
         return body
@@ -162,7 +162,7 @@ class RecordsView(GrantedView):
 
     def _max_cursor_length(self, page: records.Page, query: dict[str, Any]) -> int:
         places = (_place(record.position) for record in page.records)
-        return cursors.cursor_length("records", scope=self.scope, query=query, places=places)
+        return crypto.cursor_length("records", scope=self.scope, query=query, places=places)
 
     def _warn(
         self, visible: VisibleRecords, where: list[SQL], page: records.Page, order: records.Order
@@ -208,7 +208,7 @@ class RecordsView(GrantedView):
         cursor = self.query.text("cursor")
         if cursor is None:
             return None
-        place = cursors.decode_cursor(cursor, "records", scope=self.scope, query=query)
+        place = crypto.decode_cursor(cursor, "records", scope=self.scope, query=query)
         return Keyset(place["s"], place["r"], place["c"])
 
     def _count(

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence import limits
-from evidence.access import cursors
+from evidence.access import crypto
 from evidence.access.records import VisibleRecords
 from evidence.api import envelopes, list_form, search_bodies
 from evidence.api.base_views import GrantedView
@@ -60,7 +60,7 @@ class SearchView(GrantedView):
         }
         next_link = None
         if has_more:
-            body["next_cursor"] = cursors.encode_cursor(
+            body["next_cursor"] = crypto.encode_cursor(
                 "search",
                 scope=self.scope,
                 query=self._query(),
@@ -123,7 +123,7 @@ class SearchView(GrantedView):
         if form.total is None:
             return Size(0, 0)
         places = (found.cursor_state(count) for count in range(1, len(found.hits) + 1))
-        longest = cursors.cursor_length(
+        longest = crypto.cursor_length(
             "search", scope=self.scope, query=self._query(), places=places
         )
         about = [search_bodies.search_meta(found, mode=self.mode)]
@@ -154,7 +154,7 @@ class SearchView(GrantedView):
         cursor = self.query.text("cursor")
         if cursor is None:
             return None
-        return cursors.decode_cursor(cursor, "search", scope=self.scope, query=self._query())
+        return crypto.decode_cursor(cursor, "search", scope=self.scope, query=self._query())
 
     def _query(self) -> dict[str, Any]:
         return {
