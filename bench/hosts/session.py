@@ -130,8 +130,8 @@ class Session:
         while self.browser.current_url.startswith(self.server.url):
             # The page shows a changed summary once more before it takes the answer.
             time.sleep(1)
-            with suppress(AssertionError, WebDriverException):  # the page is about to change
-                press(self.browser, "Allow")
+            with suppress(WebDriverException):  # the page is about to change
+                press(self.browser, "Allow", seconds=1)
         while not ended() and time.monotonic() < deadline:
             time.sleep(0.2)
         return True

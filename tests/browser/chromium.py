@@ -4,7 +4,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    JavascriptException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+    TimeoutException,
+)
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -13,7 +20,35 @@ from selenium.webdriver.support.ui import WebDriverWait
 PROGRAMS = ("chromium", "chromedriver")
 MISSING = [each for each in PROGRAMS if shutil.which(each) is None]
 PHONE, DESKTOP = (390, 844), (1200, 900)
-SECONDS = 30
+SECONDS = 60
+"""Maximum wait for a page on a busy machine."""
+POLL = 0.1
+BETWEEN_STATES = (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    JavascriptException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+)
+"""What a command meets in a page that is replacing a part of itself, moving it, or leaving."""
+
+# Finds, and brings into view, in one step, so that no update of the page comes between.
+FIND = """
+const [selector, words, isWhole] = arguments;
+for (const each of document.querySelectorAll(selector)) {
+  const said = (each.innerText || each.value || "").trim();
+  if (!(isWhole ? said === words : said.startsWith(words)) || !each.checkVisibility()) continue;
+  each.scrollIntoView({block: "center", behavior: "instant"});
+  return each;
+}
+return null;
+"""
+# A phone shows a page without a viewport scaled down.
+HAS_SIZE = """
+const {width, height, scale} = visualViewport;
+const isClose = (length, wanted) => Math.abs(length * scale - wanted) <= 1;
+return isClose(width, arguments[0]) && isClose(height, arguments[1]);
+"""
 
 
 @contextmanager
@@ -36,71 +71,104 @@ def chromium(*, scripts: bool = True) -> Iterator[Chrome]:
 
 
 def resize(driver: Chrome, size: tuple[int, int]) -> None:
-    """The size of the page itself, however little a window can be."""
+    """Set the size of the page itself, however small a window can be, and wait until it has it."""
     width, height = size
     metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-
-
-def text(driver: Chrome) -> str:
-    return driver.find_element(By.TAG_NAME, "body").text
-
-
-def wait_for(driver: Chrome, words: str) -> None:
-    """Until the page says so."""
-    said = f"the page does not say {words!r}"
-    WebDriverWait(driver, SECONDS, ignored_exceptions=[Exception]).until(
-        lambda it: words in text(it), said
+    wait_until(
+        driver,
+        lambda it: it.execute_script(HAS_SIZE, width, height),
+        f"the page does not become {width} by {height}",
     )
 
 
-def press(place: Chrome | WebElement, words: str) -> None:
-    """Press the first visible button or link of these words."""
-    driver = place if isinstance(place, Chrome) else place.parent
+def wait_until(
+    driver: Chrome,
+    condition: Callable[[Chrome], object],
+    message: str = "it does not become true",
+    *,
+    seconds: float = SECONDS,
+) -> None:
+    """Wait for a condition, asking again while the page replaces what the condition looks at."""
+    WebDriverWait(driver, seconds, POLL, ignored_exceptions=BETWEEN_STATES).until(
+        condition, message
+    )
 
-    def find() -> WebElement:
-        for each in place.find_elements(By.CSS_SELECTOR, "button, a, input[type=submit]"):
-            said = each.text.strip() or each.get_attribute("value")
-            if said == words and each.is_displayed():
-                return each
-        raise AssertionError(f"nothing to press says {words!r}")
 
-    _reach_steadily(driver, find)
+def text(driver: Chrome) -> str:
+    """Return the visible text of the page, which may replace itself meanwhile."""
+    found = ""
+
+    def read(it: Chrome) -> bool:
+        nonlocal found
+        found = it.find_element(By.TAG_NAME, "body").text
+        return True
+
+    wait_until(driver, read, "the page has no text")
+    return found
+
+
+def wait_for(driver: Chrome, words: str) -> None:
+    """Wait until the page says so and is loaded, so that its scripts answer the next press."""
+
+    def says(it: Chrome) -> bool:
+        if words not in it.find_element(By.TAG_NAME, "body").text:
+            return False
+        return bool(it.execute_script("return document.readyState === 'complete'"))
+
+    try:
+        wait_until(driver, says)
+    except TimeoutException:
+        raise AssertionError(f"the page does not say {words!r}, but: {text(driver)}") from None
+
+
+def press(driver: Chrome, words: str, *, within: str = "body", seconds: float = SECONDS) -> None:
+    """Press the first visible button or link of these words, as soon as there is one."""
+    selectors = [f"{within} {each}" for each in ("button", "a", "input[type=submit]")]
+    _press_first(driver, selectors, words, is_whole=True, seconds=seconds)
 
 
 def tick(driver: Chrome, words: str) -> None:
     """Press the visible box, or whatever opens, beside words that begin so."""
-
-    def find() -> WebElement:
-        for each in driver.find_elements(By.CSS_SELECTOR, "label.box, summary"):
-            if each.is_displayed() and each.text.strip().startswith(words):
-                return each
-        raise AssertionError(f"no box says {words!r}")
-
-    _reach_steadily(driver, find)
+    _press_first(driver, ["label.box", "summary"], words, is_whole=False)
 
 
-def _reach_steadily(driver: Chrome, find: Callable[[], WebElement]) -> None:
-    """Find and press an element; again if the page replaced a part of itself meanwhile."""
+def press_at(driver: Chrome, selector: str) -> None:
+    """Press the first visible element of a CSS selector, as soon as there is one."""
+    _press_first(driver, [selector], "", is_whole=False)
 
-    def attempt(_: Chrome) -> bool:
-        reach(driver, find())
+
+def _press_first(
+    driver: Chrome, selectors: list[str], words: str, *, is_whole: bool, seconds: float = SECONDS
+) -> None:
+    """Find and press an element; again if it is not there yet, is covered, or was just replaced."""
+
+    def attempt(it: Chrome) -> bool:
+        element: WebElement | None = it.execute_script(FIND, ", ".join(selectors), words, is_whole)
+        if element is None:
+            return False
+        element.click()
         return True
 
-    WebDriverWait(driver, SECONDS, ignored_exceptions=[StaleElementReferenceException]).until(
-        attempt
-    )
+    wait_until(driver, attempt, f"nothing to press says {words!r}", seconds=seconds)
 
 
 def reach(driver: Chrome, element: WebElement) -> None:
+    """Press an element of a page that does not change by itself."""
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
     element.click()
 
 
 def fill(driver: Chrome, name: str, value: str) -> None:
-    element = driver.find_element(By.NAME, name)
-    element.clear()
-    element.send_keys(value)
+    """Type into the field of a name, in place of what it contains."""
+
+    def attempt(it: Chrome) -> bool:
+        element = it.find_element(By.NAME, name)
+        element.clear()
+        element.send_keys(value)
+        return element.get_property("value") == value
+
+    wait_until(driver, attempt, f"the field {name} does not keep {value!r}")
 
 
 def overflows(driver: Chrome) -> bool:

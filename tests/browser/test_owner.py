@@ -2,7 +2,7 @@
 
 import json
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 import pytest
@@ -23,16 +23,28 @@ from tests.browser.chromium import (
     fill,
     overflows,
     press,
+    press_at,
     resize,
     text,
     tick,
     wait_for,
+    wait_until,
 )
 from tests.browser.conftest import PASSWORD
 from tests.world import BANK, World
 
 pytestmark = pytest.mark.long  # and on one worker, with one Chromium
 
+CHOOSE_ENVELOPE = """
+window.stays = true;
+window.scrollTo({top: 300, behavior: "instant"});
+[...document.querySelectorAll("button[name=pick]")].find(each => each.textContent === "Envelope").click();
+return window.scrollY;
+"""
+OPEN_ALL = """
+for (const each of document.querySelectorAll("details:not([open]) > summary"))
+    if (each.checkVisibility()) each.parentElement.open = true;
+"""
 CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 MESSAGES = "/v1/streams/messages/records"
 
@@ -62,7 +74,7 @@ def question(server: Any) -> str:
 def sign_in(browser: Chrome) -> None:
     fill(browser, "username", "alice")
     fill(browser, "password", PASSWORD)
-    browser.find_element(By.CSS_SELECTOR, "main button, form [type=submit]").click()
+    press_at(browser, "main button, form [type=submit]")
 
 
 def signed_in(world: World) -> Package:
@@ -73,8 +85,9 @@ def signed_in(world: World) -> Package:
 
 
 def allowed(browser: Chrome) -> Package:
-    wait_for(browser, "Personal records")
-    assert "code=" in browser.current_url
+    wait_until(
+        browser, lambda it: {"code", "state"} <= parse_qs(urlsplit(it.current_url).query).keys()
+    )
     assert "state=xyz" in browser.current_url
     return Package.unscoped.order_by("-created_at")[0]
 
@@ -102,7 +115,7 @@ def test_from_the_question_to_the_end_of_the_access(
     browser.get(f"{live_server.url}/connected")
     wait_for(browser, "Scribe")
     assert "Last used just now" in text(browser)
-    press(browser.find_element(By.CSS_SELECTOR, "[aria-label=Scribe]"), "Disconnect")
+    press(browser, "Disconnect", within="[aria-label=Scribe]")
     wait_for(browser, "Disconnect Scribe?")
     assert served.get(MESSAGES, token).status == 200
     press(browser, "Disconnect")
@@ -119,19 +132,15 @@ def test_typing_a_limit_and_choosing_a_view_neither_bounce_nor_jump(
     tick(browser, "Personal mail")
     wait_for(browser, "It will read 6 records of Messages and Threads.")
     tick(browser, "Share only part")
-    browser.execute_script("window.stays = true; window.scrollTo(0, 300)")
-    browser.execute_script(
-        "[...document.querySelectorAll('button[name=pick]')]"
-        ".find(each => each.textContent === 'Envelope').click()"
-    )
+    before = browser.execute_script(CHOOSE_ENVELOPE)
     wait_for(browser, "the fields Conversation, From name, From email, Labels")
-    assert browser.execute_script("return [window.stays, window.scrollY]") == [True, 300]
+    assert browser.execute_script("return [window.stays, window.scrollY]") == [True, before]
 
     tick(browser, "Limits (optional)")
-    limit = browser.find_element(By.NAME, "limits-max_records_day")
-    limit.send_keys("50")
+    fill(browser, "limits-max_records_day", "50")
     wait_for(browser, "at most 50 records per day per source")
-    assert browser.switch_to.active_element == limit
+    limit = browser.find_element(By.NAME, "limits-max_records_day")
+    assert browser.switch_to.active_element == limit, "the summary replaces no field"
     limit.send_keys("0", Keys.ENTER)
     wait_for(browser, "at most 500 records per day per source")
     limit.send_keys("0")
@@ -220,11 +229,8 @@ def test_no_page_has_to_be_moved_sideways(
     resize(browser, size)
 
     assert not overflows(browser)
-    for each in browser.find_elements(By.CSS_SELECTOR, "details:not([open]) > summary"):
-        if each.is_displayed():
-            browser.execute_script("arguments[0].parentElement.open = true", each)
+    browser.execute_script(OPEN_ALL)
     assert not overflows(browser)
-    resize(browser, DESKTOP)
 
 
 def test_pages_are_one_line_on_a_phone_for_the_keyboard_too(
@@ -247,7 +253,7 @@ def test_pages_are_one_line_on_a_phone_for_the_keyboard_too(
     assert bounds <= PHONE[0]
     last.send_keys(Keys.TAB)
     browser.switch_to.active_element.send_keys(Keys.ENTER)
-    assert browser.find_element(By.LINK_TEXT, "Settings").is_displayed()
+    wait_until(browser, lambda it: it.find_element(By.LINK_TEXT, "Settings").is_displayed())
 
 
 def test_lists_of_the_admin_fit_a_phone(served: World, live_server: Any, browser: Chrome) -> None:
@@ -266,4 +272,3 @@ def test_lists_of_the_admin_fit_a_phone(served: World, live_server: Any, browser
             "const box = document.querySelector('#changelist .results');"
             " return box.scrollWidth > box.clientWidth"
         ), name
-    resize(browser, DESKTOP)

@@ -16,10 +16,9 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.expected_conditions import url_contains
-from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.browser import chromium
-from tests.browser.chromium import fill, text, wait_for
+from tests.browser.chromium import fill, text, wait_for, wait_until
 from tests.browser.conftest import PASSWORD
 from tests.pdpp_site.installation import Installation, installed, running
 
@@ -95,14 +94,15 @@ def test_from_set_up_to_a_paused_agent(
 
 def set_up(visitor: Visitor) -> None:
     fill(visitor.browser, "username", "alice")
-    for field in visitor.browser.find_elements(By.CSS_SELECTOR, "input[type=password]"):
-        field.send_keys(PASSWORD)
+    for name in ("password", "again"):
+        fill(visitor.browser, name, PASSWORD)
     visitor.press("Save and sign in")
     wait_for(visitor.browser, "Nothing of yours is here yet.")
 
 
 def import_mailbox(visitor: Visitor, mails: Path) -> None:
     visitor.press("Import")
+    wait_for(visitor.browser, "Send exports as you downloaded them")
     visitor.browser.find_element(By.NAME, "file").send_keys(str(mails))
     visitor.press("Send")
     wait_for(visitor.browser, "Import it")
@@ -137,7 +137,7 @@ def connect_agent(visitor: Visitor, made: Installation) -> str:
     visitor.tick("Mail")
     wait_for(visitor.browser, f"{MAILS} records")
     visitor.press("Allow")
-    WebDriverWait(visitor.browser, chromium.SECONDS).until(url_contains("code="))
+    wait_until(visitor.browser, url_contains("code="))
     exchange = {
         "grant_type": "authorization_code",
         "code": parse_qs(urlsplit(visitor.browser.current_url).query)["code"][0],
@@ -159,6 +159,7 @@ def see_first_reading(visitor: Visitor, made: Installation) -> None:
 
 def pause(visitor: Visitor) -> None:
     visitor.press("Apps")
+    wait_for(visitor.browser, "Connected apps")
     visitor.press("Pause")
     wait_for(visitor.browser, "Pause Scribe?")
     visitor.press("Pause")

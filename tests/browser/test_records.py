@@ -8,8 +8,22 @@ from typing import Any
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.expected_conditions import (
+    frame_to_be_available_and_switch_to_it,
+)
 
-from tests.browser.chromium import DESKTOP, PHONE, fill, overflows, press, resize, text, wait_for
+from tests.browser.chromium import (
+    DESKTOP,
+    PHONE,
+    fill,
+    overflows,
+    press,
+    press_at,
+    resize,
+    text,
+    wait_for,
+    wait_until,
+)
 from tests.browser.test_owner import sign_in
 from tests.world import BANK, CHAT, PERSONAL, World
 
@@ -45,7 +59,8 @@ def test_from_home_to_a_mail_and_its_day(served: World, live_server: Any, browse
     wait_for(browser, "we signed the lease for Lindenstraße 12 today.")
     assert "Who can see it\nBob" in text(browser)
     press(browser, "Saturday, 10 January 2026")
-    assert "Lease signed" in text(browser)
+    wait_until(browser, lambda it: "/day/2026-01-10" in it.current_url)
+    wait_for(browser, "Lease signed")
     press(browser, "Home")
     wait_for(browser, "What apps read")
     press(browser, "Messages")
@@ -58,7 +73,7 @@ def test_a_month_of_a_histogram_can_be_clicked(
     browser.get(f"{live_server.url}/search?q=lease")
     sign_in(browser)
     wait_for(browser, "3 records")
-    browser.find_element(By.CSS_SELECTOR, "svg a[href*='2025-06'] .slot").click()
+    press_at(browser, "svg a[href*='2025-06'] .slot")
     wait_for(browser, "1 record\n")
 
 
@@ -105,7 +120,7 @@ def test_html_of_a_hostile_mail_runs_and_loads_nothing(
     sign_in(browser)
     wait_for(browser, "Who can see it")
 
-    browser.switch_to.frame(browser.find_element(By.CSS_SELECTOR, "iframe.html"))
+    wait_until(browser, frame_to_be_available_and_switch_to_it((By.CSS_SELECTOR, "iframe.html")))
     wait_for(browser, "Offer")
     title = browser.find_element(By.TAG_NAME, "h2")
     assert title.value_of_css_property("color") == "rgba(170, 0, 0, 1)"
@@ -130,6 +145,5 @@ def test_no_page_of_records_has_to_be_moved_sideways(
     for page in PAGES:
         browser.get(f"{live_server.url}{page}")
         wide += [page] if overflows(browser) else []
-    resize(browser, DESKTOP)
 
     assert wide == []

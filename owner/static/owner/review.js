@@ -7,11 +7,14 @@ const unseen = document.getElementById("unseen");
 const AS_TYPED = /^(limits|terms)-|^(client|new_client|purpose|tokens)$/;
 let latestRequest = 0;
 let timer;
-let isOutdated = false;
+let changes = 0;
+let summarized = 0;
+const isOutdated = () => summarized !== changes;
 
 async function updateSummary(pick) {
   clearTimeout(timer);
   const thisRequest = ++latestRequest;
+  const sent = changes;  // what changes from now on is not in the answer
   const data = new FormData(form);
   data.set("decision", "review");
   if (pick) data.set("pick", pick);
@@ -32,14 +35,14 @@ async function updateSummary(pick) {
       const updated = page.getElementById(section.id);
       if (updated) section.replaceChildren(...updated.childNodes);
     }
-    isOutdated = false;
+    summarized = sent;
   } finally {
     if (thisRequest === latestRequest) document.body.classList.remove("counting");
   }
 }
 
 form.addEventListener("input", (event) => {
-  if (!AS_TYPED.test(event.target.name)) isOutdated = true;
+  if (!AS_TYPED.test(event.target.name)) changes++;
   clearTimeout(timer);
   timer = setTimeout(updateSummary, 250);
 });
@@ -47,7 +50,7 @@ form.addEventListener("click", (event) => {
   const button = event.target.closest("button[name=pick]");
   if (!button) return;
   event.preventDefault();
-  isOutdated = true;
+  changes++;
   updateSummary(button.value);
 });
 form.addEventListener("submit", async (event) => {
@@ -55,7 +58,7 @@ form.addEventListener("submit", async (event) => {
   if (decision === "review") {  // the Enter key in a field
     event.preventDefault();
     await updateSummary();
-  } else if (decision === "allow" && isOutdated) {
+  } else if (decision === "allow" && isOutdated()) {
     event.preventDefault();
     await updateSummary();
     unseen.hidden = false;
