@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from importers.authoring.https_server import write_certificate
+from tests.pdpp_site.web import free_port
 
 PROGRAM = "/usr/sbin/dovecot"
 PASSWORD = "abcd-efgh-ijkl-mnop"
@@ -169,9 +170,7 @@ def run_dovecot(*settings: str) -> Iterator[Dovecot]:
     base = Path(tempfile.mkdtemp(prefix="pdpp-dovecot-", dir="/tmp"))
     base.chmod(0o755)
     user, group = _account()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     for name in ("run", "state", "mail", "home"):
         (base / name).mkdir()
     write_certificate(base / "server", "localhost")
@@ -187,12 +186,12 @@ def run_dovecot(*settings: str) -> Iterator[Dovecot]:
         yield Dovecot(base, port, base / "server.pem")
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
         shutil.rmtree(base, ignore_errors=True)
 
 
 def _wait(port: int, process: subprocess.Popen[bytes], base: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return

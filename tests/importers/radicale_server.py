@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx2
 
 from importers.authoring.https_server import write_certificate
+from tests.pdpp_site.web import free_port
 
 PASSWORD = "abcd-efgh-ijkl-mnop"
 CONFIG = """
@@ -88,9 +89,7 @@ class Radicale:
 def run_radicale(users: int) -> Iterator[Radicale]:
     """Start a server with empty accounts ``ida0@mail.example`` and so on."""
     base = Path(tempfile.mkdtemp(prefix="pdpp-radicale-", dir="/tmp"))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     write_certificate(base / "server", "localhost")
     names = (f"ida{number}@mail.example" for number in range(users))
     (base / "users").write_text("".join(f"{name}:{PASSWORD}\n" for name in names))
@@ -103,12 +102,12 @@ def run_radicale(users: int) -> Iterator[Radicale]:
         yield Radicale(base, port, base / "server.pem")
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
         shutil.rmtree(base, ignore_errors=True)
 
 
 def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return

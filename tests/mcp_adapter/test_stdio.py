@@ -74,7 +74,7 @@ def converse(requests: str, *, until: str) -> list[str]:
     while not any(until in line for line in lines):
         lines.append(process.stdout.readline())
         assert lines[-1]
-    rest, _ = process.communicate(timeout=20)
+    rest, _ = process.communicate(timeout=60)
     return [*lines, *rest.splitlines()]
 
 

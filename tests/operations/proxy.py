@@ -76,7 +76,7 @@ class Proxy(ThreadingHTTPServer):
         return f"{self.scheme}://127.0.0.1:{self.server_port}"
 
     def forward(self, request: Request) -> Reply:
-        connection = http.client.HTTPConnection("127.0.0.1", self.upstream, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.upstream, timeout=60)
         with contextlib.closing(connection):
             connection.request(request.method, request.path, request.body, request.headers)
             answer = connection.getresponse()

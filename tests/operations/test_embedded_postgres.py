@@ -61,7 +61,7 @@ def postgres_processes(home: Path) -> list[psutil.Process]:
 
 def none_is_left(home: Path) -> bool:
     """Wait until no server process is left."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while postgres_processes(home) and time.monotonic() < deadline:
         time.sleep(0.01)
     return not postgres_processes(home)

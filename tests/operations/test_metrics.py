@@ -118,7 +118,7 @@ def test_background_runs_and_failures_are_counted() -> None:
 
     with background_jobs.run_repeatedly(tried, pause=0):
         for _ in range(4):
-            assert rounds.acquire(timeout=10)
+            assert rounds.acquire(timeout=60)
 
     assert value("pdpp_background_runs_total", job="tried", outcome="failed") == 2
     assert value("pdpp_background_runs_total", job="tried", outcome="succeeded") >= 1

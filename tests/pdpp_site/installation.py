@@ -63,7 +63,7 @@ class Installation:
             return answer.status, answer.read()
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def database_runs(self) -> bool:
         return any(EmbeddedPostgres(self.var / "postgres")._server_processes())

@@ -139,12 +139,13 @@ def test_a_client_that_does_not_read_slows_its_own_response_down() -> None:
         with web.dial() as line:
             line.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             line.recv(1024)
-            assert not endless.closed.wait(0.3)
-            ahead = endless.made
-            assert not endless.closed.wait(0.2)
             # Some chunks lie in the buffers of both sockets, then the thread waits.
-            assert endless.made == ahead < 500
-        assert endless.closed.wait(5)
+            made = 0
+            while made == 0 or endless.made > made:
+                made = endless.made
+                assert made < 500
+                assert not endless.closed.wait(0.3)
+        assert endless.closed.wait(60)
 
 
 def test_a_client_that_reads_no_more_frees_the_thread_after_a_while(
@@ -155,7 +156,7 @@ def test_a_client_that_reads_no_more_frees_the_thread_after_a_while(
 
     with bridged(endless, threads=1) as web, web.dial() as line:
         line.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert endless.closed.wait(5)
+        assert endless.closed.wait(60)
 
 
 def test_a_client_that_leaves_while_it_waits_is_not_served() -> None:
@@ -165,13 +166,13 @@ def test_a_client_that_leaves_while_it_waits_is_not_served() -> None:
     def application(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         begun.append(environ["PATH_INFO"])
         first.set()
-        go_on.wait(5)
+        go_on.wait(60)
         start_response("200 OK", [])
         return [b"done"]
 
     with bridged(application, threads=1) as web, web.dial() as running:
         running.sendall(b"GET /first HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert first.wait(5)
+        assert first.wait(60)
         with web.dial() as waiting:
             waiting.sendall(b"GET /waiting HTTP/1.1\r\nHost: x\r\n\r\n")
             web.get("/loop")
@@ -192,13 +193,13 @@ def test_beyond_a_full_queue_clients_get_retry_after(
 
     def application(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         begun.set()
-        go_on.wait(5)
+        go_on.wait(60)
         start_response("200 OK", [])
         return []
 
     with bridged(application, threads=1) as web, web.dial() as running:
         running.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert begun.wait(5)
+        assert begun.wait(60)
         assert web.get("/").status == 503
         go_on.set()
         assert running.recv(1024).startswith(b"HTTP/1.1 200 ")
@@ -270,7 +271,7 @@ def test_a_thread_that_never_ends_does_not_keep_the_server_from_stopping(setting
     with bridged(application) as web:
         line = web.dial()
         line.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert begun.wait(5)
+        assert begun.wait(60)
 
     assert not go_on.is_set()
     go_on.set()

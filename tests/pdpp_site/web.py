@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from random import SystemRandom
 
 from pdpp_site import server as serving
 
@@ -18,7 +19,7 @@ class Web:
     port: int
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def get(self, path: str, *, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
         """The answer, read in full: its body stands in ``response.content``."""
@@ -29,14 +30,20 @@ class Web:
             return response
 
     def dial(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
 
 def free_port() -> int:
-    """One that nobody listens on now, for what has to know its address before it is served."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port for what has to know its address before it is served.
+
+    Below the ports that the system gives to connections and to servers on port 0, so that no other
+    test gets it before the server is there; by chance, so that no other worker chooses it too.
+    """
+    while True:
+        port = SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextlib.contextmanager
@@ -53,7 +60,7 @@ def served(
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(60)
         yield Web(bound.getsockname()[1])
     finally:
         if thread.is_alive():

@@ -64,7 +64,7 @@ def search(url: str, kept: Kept, sent: list[str]) -> Any:
     async def main() -> Any:
         auth = provider(url, kept, sent)
         async with (
-            httpx2.AsyncClient(auth=auth, timeout=20) as http,
+            httpx2.AsyncClient(auth=auth, timeout=60) as http,
             Client(streamable_http_client(url, http_client=http)) as client,
         ):
             return await client.call_tool("search", {"q": "invoice"})

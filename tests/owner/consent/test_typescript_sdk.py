@@ -42,7 +42,7 @@ def test_it_signs_in_calls_a_tool_and_refreshes(settings: Settings) -> None:
             program.stdin.write(sent_back(asked["authorize"]) + "\n")
             program.stdin.flush()
             first, second = _said(program.stdout.readline()), _said(program.stdout.readline())
-            assert program.wait(20) == 0
+            assert program.wait(60) == 0
 
     assert not first["called"].get("isError")
     assert first["scope"].split()[0] == "pdpp:read"
