@@ -44,7 +44,7 @@ class Options:
         home = Path(environment.get("BENCH_HOME") or HOME)
         folders = [Path(name) for name in environment.get("CORPUS", "").split(",") if name]
         corpora = [path for folder in folders for path in prepared_under(folder)]
-        sizes = [_size(each) for each in (environment.get("SIZES") or "10k").split(",")]
+        sizes = [parse_size(each) for each in (environment.get("SIZES") or "10k").split(",")]
         return cls(
             corpora=tuple(corpora),
             sizes=tuple(sizes),
@@ -184,7 +184,7 @@ def _budget(seconds: str | None) -> Budget:
     return Budget(seconds=float(seconds))
 
 
-def _size(text: str) -> int:
+def parse_size(text: str) -> int:
     """Parse a size such as `100k` or `1m`."""
     unit = UNITS.get(text[-1].lower(), 1)
     return int(text.rstrip("kKmM")) * unit

@@ -1,0 +1,1 @@
+"""Measure the owner's pages over a large installation."""
