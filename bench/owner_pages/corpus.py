@@ -21,6 +21,8 @@ SEED = 20260406
 YEARS = 8
 """The years before the demo data, which has four."""
 EARLIEST = "1900"
+MAX_KEY_CHARS = 100
+"""The demo data contains a key that allows no suffix."""
 GROUPS = 20
 TEXTS = {"body_text": (6.9, 0.75, 5_000), "text": (4.6, 0.8, 1_200)}
 """Fields with generated texts: mean and deviation of the logarithm of their length, and the maximum."""
@@ -54,7 +56,11 @@ def _write(path: Path, size: int) -> None:
 
 
 def _records(size: int) -> Iterator[dict[str, Any]]:
-    originals = [each for each in life.records() if not each["data"].get("blob_ref")]
+    originals = [
+        each
+        for each in life.records()
+        if not each["data"].get("blob_ref") and len(each["key"]) <= MAX_KEY_CHARS
+    ]
     rng = Random(SEED)  # noqa: S311 - nothing secret is made with it
     writer = TextGenerator(rng)
     copies = max(1, round(size / len(originals)))
@@ -69,29 +75,30 @@ def _copied(
 ) -> dict[str, Any]:
     data = {name: _earlier(value, weeks) for name, value in record["data"].items()}
     key = f"{record['key']}-{copy}"
-    for name in IDS:
-        if data.get(name):
+    first_id = next(iter(data))  # the primary key
+    for name in {first_id, *IDS} & data.keys():
+        if data[name]:
             data[name] = f"{data[name]}-{copy}"
-    if "channel_id" in data and "id" not in data:
-        data["channel_id"] = key
-    if "account_id" in data and "id" not in data:
-        data["account_id"] = key
     for name in NAMES:
         if data.get(name):
             data[name] = f"{data[name]} {copy % GROUPS}"
     if data.get("from_email"):
         data["from_email"] = f"g{copy % GROUPS}.{data['from_email']}"
     if copy % 5:
-        for name, (mean, deviation, maximum) in TEXTS.items():
-            if data.get(name):
-                data[name] = writer.text(
-                    min(maximum, int(rng.lognormvariate(mean, deviation)) + 10)
-                )
+        data |= _generated_texts(data, writer, rng)
     return {
         **record,
         "key": key,
         "data": data,
         "emitted_at": _earlier(record["emitted_at"], weeks),
+    }
+
+
+def _generated_texts(data: Any, writer: TextGenerator, rng: Random) -> dict[str, str]:
+    return {
+        name: writer.text(min(maximum, int(rng.lognormvariate(mean, deviation)) + 10))
+        for name, (mean, deviation, maximum) in TEXTS.items()
+        if data.get(name)
     }
 
 
