@@ -82,7 +82,7 @@ def year_ticks(months: Sequence[date]) -> list[tuple[str, str]]:
         return [(_percent(n, months), f"{month:%b}") for n, month in enumerate(months)][::2]
     years = [(number, month.year) for number, month in enumerate(months) if month.month == 1]
     # A label at the right end would be cut.
-    years = [(number, year) for number, year in years if number < len(months) * 0.95]
+    years = [(number, year) for number, year in years if number < len(months) * 0.9]
     step = -(-len(years) // 6) or 1
     return [(_percent(number, months), str(year)) for number, year in years[::step]]
 

@@ -220,6 +220,11 @@ class DraftForms:
         return self.draft.has_errors or bool(self.limits.errors)
 
     @property
+    def is_all_demo(self) -> bool:
+        """Return whether there is only demo data to choose from."""
+        return bool(self.sources) and all(each.source.is_demo for each in self.sources)
+
+    @property
     def is_empty(self) -> bool:
         """Return whether no connection is selected."""
         return not self.draft.sources

@@ -36,6 +36,11 @@ class GrantableSource:
         return self.source.display_name
 
     @property
+    def is_named_by_connection(self) -> bool:
+        """Whether its only connection has the same name."""
+        return [each.display_name for each in self.connections] == [self.label]
+
+    @property
     def is_demo(self) -> bool:
         return all(connection.demo for connection in self.connections)
 

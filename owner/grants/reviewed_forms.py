@@ -76,6 +76,7 @@ class ReviewedForms:
         return {
             "error": error,
             "rows": source_rows(forms.sources, previews),
+            "is_all_demo": forms.is_all_demo,
             "terms": forms.terms,
             "limits": forms.limits,
             "max_usage": forms.limits.limits_text if forms.limits.has_valid_limits else "",

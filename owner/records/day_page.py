@@ -21,6 +21,7 @@ from owner.permissions import owner_required
 from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.periods import cached_month_counts, one_day, today
 from owner.records.person_links import link_people
+from owner.records.record_lists import are_all_demo
 from owner.records.record_roles import Layout
 from owner.records.record_summaries import RecordSummary
 from owner.site import owner
@@ -87,6 +88,7 @@ def day_page(request: HttpRequest, day: str) -> HttpResponse:
         "all_day": [each for each in records if not each.has_clock],
         "groups": _groups([each for each in records if each.has_clock]),
         "count": len(records),
+        "is_all_demo": are_all_demo(shown),
         "truncated": _more_links(truncated, chosen),
         "is_cut": bool(truncated and only),
         "day_url": reverse("day", args=[chosen.isoformat()]) if only else "",

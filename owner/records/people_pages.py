@@ -23,6 +23,7 @@ from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.people_directory import PAGE_SIZE, SORTS, Directory, Person
 from owner.records.person_history import Position, cards, events, history
 from owner.records.person_links import link_people, person_url
+from owner.records.record_lists import are_all_demo
 from owner.records.record_page import facts
 from owner.site import owner
 
@@ -81,6 +82,7 @@ def person_page(request: HttpRequest, person: str) -> HttpResponse:
     context = {
         "here": "people",
         "person": shown,
+        "is_all_demo": are_all_demo(found.records),
         "cards": [(card, facts(card)) for card in contact_cards],
         "coming": coming,
         "past": past,

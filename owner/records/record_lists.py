@@ -1,6 +1,6 @@
 """One page of the records of a stream, with the cursors of the pages before and after it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -104,3 +104,9 @@ def _place(listing: Listing, query: Mapping[str, str]) -> Keyset | None:
     except ApiException:
         return None
     return Keyset(**place)
+
+
+def are_all_demo(records: Iterable[RecordSummary]) -> bool:
+    """Return whether a page shows demo data alone, so that one badge at its heading says so."""
+    shown = [record.is_demo for record in records]
+    return bool(shown) and all(shown)

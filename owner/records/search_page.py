@@ -37,6 +37,7 @@ from owner.records.periods import (
     zone_name,
 )
 from owner.records.person_links import link_people
+from owner.records.record_lists import are_all_demo
 from owner.records.record_roles import StreamRoles
 from owner.records.record_summaries import RecordSummary
 from owner.records.search_facets import Filters, facets_of, histogram_of
@@ -100,6 +101,7 @@ def _results(filters: Filters) -> dict[str, object]:
     return {
         "found": found,
         "rows": rows,
+        "is_all_demo": are_all_demo(row.summary for row in rows),
         "amount": _amount(found),
         "suggestions": _suggestions(filters, found),
         **_counts(filters, scope, found),

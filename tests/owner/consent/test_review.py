@@ -514,3 +514,9 @@ def test_demo_data_is_apart_from_the_names_of_the_owner(world: World, alice: Bro
     assert {"Personal mail (demo)", "Work mail (demo)", "Bank account"} <= the_form(
         page
     ).boxes.keys()
+    assert "What may it read? Demo" not in page.text
+
+    Connection.unscoped.update(demo=True)
+    alone = alice.open(ASK)
+    assert "What may it read? Demo" in alone.text
+    assert alone.html.count(">Demo<") == 1

@@ -170,6 +170,24 @@ def test_demo_records_have_a_badge_everywhere(world: World, home: Browser, addre
 
 
 @pytest.mark.parametrize(
+    ("address", "heading"),
+    [("/search?q=lease", " Demo Best first"), ("/day/2026-01-10", "10 January 2026 Demo")],
+)
+def test_a_list_of_demo_records_alone_has_one_badge(
+    world: World, home: Browser, address: str, heading: str
+) -> None:
+    Connection.unscoped.filter(pk=PERSONAL).update(demo=True)
+    mixed = home.open(address)
+    Connection.unscoped.update(demo=True)
+    alone = home.open(address)
+
+    assert "Personal mail Demo" in mixed.text
+    assert heading not in mixed.text
+    assert heading in alone.text
+    assert alone.html.count(">Demo<") == 1
+
+
+@pytest.mark.parametrize(
     "address", ["/", "/search", "/settings", "/connected", "/accounts", "/admin/",
                 "/admin/evidence/grant/", "/admin/evidence/importrun/"]
 )  # fmt: skip
