@@ -30,7 +30,6 @@ from evidence.declarations.declaration import Field, StreamDeclaration
 
 MAX_VALUE_LENGTH = 20_000
 DATE_CHARS = 10
-NOTHING = "\N{EN DASH}"
 CHOICE_ROLES = frozenset({"category", "direction"})
 CHOICE_NAMES = frozenset({"category", "folder", "kind", "state", "status", "type"})
 """Fields with a word of a list, such as ``inbox`` or ``direct_debit``."""
@@ -78,12 +77,17 @@ def one_line(value: object, *, max_length: int = 120) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
-    """One field of a record. `left_out` counts the characters that are not shown."""
+    """One field of a record. `left_out` counts the characters that are not shown.
+
+    `stored` is the value as apps get it, empty where the text is the same.
+    """
 
     label: str
     name: str
     text: str
     left_out: int
+    stored: str
+    is_id: bool
 
 
 def value_text(field: Field | None, value: object) -> str:
@@ -178,12 +182,8 @@ def record_values(
     record: VisibleRecord,
     *,
     max_length: int | None = MAX_VALUE_LENGTH,
-    in_words: bool = False,
 ) -> list[FieldValue]:
-    """Return the declared fields in their order, then undeclared ones. None means no cut.
-
-    Values are as stored, or as people write them.
-    """
+    """Return the declared fields in their order, then undeclared ones. None means no cut."""
     fields = visible.stream.fields
     names = [name for name in fields if name in record.data]
     names += sorted(name for name in record.data if name not in fields)
@@ -191,20 +191,22 @@ def record_values(
     for name in names:
         label = field_label(fields[name], fields) if name in fields else humanize(name)
         value = record.data[name]
-        value = value_text(fields.get(name), value) if in_words else _stored_text(value)
-        text, left_out = escape_invisible(value), 0
-        if max_length is not None:
-            text, left_out = truncate(text, max_length=max_length)
-        values.append(FieldValue(escape_invisible(label), escape_invisible(name), text, left_out))
+        words = escape_invisible(value_text(fields.get(name), value))
+        stored = _stored_text(value)
+        length = max(len(words), len(stored)) if max_length is None else max_length
+        text, left_out = truncate(words, max_length=length)
+        shown, more = truncate("" if stored == words else stored, max_length=length)
+        values.append(FieldValue(
+            label=escape_invisible(label), name=escape_invisible(name), text=text,
+            left_out=left_out, stored=f"{shown}…" if more else shown,
+            is_id=name in visible.stream.primary_key or name.endswith("_id"),
+        ))  # fmt: skip
     return values
 
 
-def _stored_text(value: object) -> object:
-    """Return words for values that only programs call true, false, null or empty."""
-    if value is None or value in ("", [], {}):
-        return NOTHING
-    is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
-    return value_text(None, value) if isinstance(value, bool) or is_list else value
+def _stored_text(value: object) -> str:
+    """Return a value as apps get it; an empty text in its quotes."""
+    return escape_invisible(value) if value else json.dumps(value)
 
 
 def format_time(moment: datetime | None, *, never: str = "never") -> str:

@@ -139,7 +139,7 @@ def _sample(visible: VisibleRecords, record: VisibleRecord) -> Sample:
         at="" if summary.day is None else format_day(summary.day),
         values=[
             replace(value, text=_one_line(summary, value))
-            for value in record_values(visible, record, max_length=MAX_VALUE_LENGTH, in_words=True)
+            for value in record_values(visible, record, max_length=MAX_VALUE_LENGTH)
         ],
         roles=StreamRoles(visible.stream).describing,
     )

@@ -1,5 +1,6 @@
 """Show one record as what it is: a mail, a message, an event, a booking or a list of facts."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,9 @@ MAX_FACT_CHARS = 500
 MAX_RELATED = 20
 MAX_TEXT_LENGTH = 15_000
 MAX_RAW_LENGTH = 3_000
+LINE_CHARS = 60
+FRAME_LINES = (5, 10, 20, 35, 55)
+"""The lines of text that frames of the sizes 1 to 5 are for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +105,27 @@ def _content(summary: RecordSummary, *, whole: bool) -> dict[str, Any]:
     text, left_out = truncate(
         summary.text, max_length=len(summary.text) if whole else MAX_TEXT_LENGTH
     )
+    values = record_values(
+        summary.visible, summary.record, max_length=None if whole else MAX_RAW_LENGTH
+    )
     return {
         "record": summary,
+        "frame_size": _frame_size(summary.text),
         "stream_label": stream_label(summary.visible.stream),
         "text": text,
         "left_out": left_out,
         "facts": facts(summary),
-        "values": record_values(
-            summary.visible, summary.record, max_length=None if whole else MAX_RAW_LENGTH
-        ),
+        "values": [each for each in values if not each.is_id],
+        "ids": [each for each in values if each.is_id],
         "key": escape_invisible(summary.record.record_key),
         "emitted_at": format_time(summary.record.emitted_at),
     }
+
+
+def _frame_size(text: str) -> int:
+    """Return how large a frame for the HTML of a text is, from 1 to 6: it cannot say so itself."""
+    lines = sum(1 + len(line) // LINE_CHARS for line in text.splitlines())
+    return 1 + bisect_left(FRAME_LINES, lines) if text else len(FRAME_LINES)
 
 
 def facts(summary: RecordSummary) -> list[Fact]:

@@ -132,7 +132,7 @@ def test_the_answer_covers_little_of_a_phone_and_names_the_app_and_the_counts(
     resize(browser, PHONE)
     for each in browser.find_elements(By.CSS_SELECTOR, ".connections input"):
         browser.execute_script("arguments[0].click()", each)
-    wait_for(browser, "5 records")
+    wait_for(browser, "It will read")
     bar = browser.find_element(By.CLASS_NAME, "answer")
 
     assert bar.rect["height"] <= PHONE[1] / 8

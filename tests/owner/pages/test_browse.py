@@ -154,7 +154,21 @@ def test_stored_values_are_words(world: World, alice: Browser) -> None:
     assert "Seen is_seen no" in page.text
     assert "From name from_name \N{EN DASH}" in page.text
     assert "Labels labels \N{EN DASH}" in page.text
-    assert not re.search(r">(null|false|true|\[\])<", page.html)
+    assert "Seen is_seen no Stored value of Seen false" in page.text
+    assert "labels \N{EN DASH} Stored value of Labels []" in page.text
+
+
+def test_all_fields_are_in_words_beside_what_an_app_gets(world: World, alice: Browser) -> None:
+    page = alice.open(f"/records/{PERSONAL}/messages/m1")
+
+    words = r"received_at (\d+ \w+ \d{4}, \d\d:\d\d) Stored value of \w+ \w+ (\S+)"
+    shown = re.search(words, page.text)
+    assert shown is not None
+    assert datetime.fromisoformat(shown[2]) == datetime(2026, 1, 10, 9, tzinfo=UTC)
+    assert "Stored value of Subject" not in page.text, "it is the same"
+    fields, _, ids = page.html.partition('class="ids"')
+    assert "<small>thread_id</small>" not in fields
+    assert "<small>thread_id</small>" in ids
 
 
 def test_headings_name_the_connection_and_tabs_its_streams(world: World, alice: Browser) -> None:

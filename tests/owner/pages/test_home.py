@@ -15,7 +15,7 @@ from evidence.models.grants import Grant, Package
 from evidence.models.imports import ImportRun
 from tests.ledger.test_tripwire import filled, read
 from tests.owner.pages.browser import Browser
-from tests.world import BANK, NOW, PERSONAL, World
+from tests.world import BANK, NOW, PERSONAL, WORK, World
 
 MESSAGES = "/v1/streams/messages/records"
 
@@ -165,17 +165,19 @@ def test_demo_records_have_a_badge_everywhere(world: World, home: Browser, addre
 
     Connection.unscoped.filter(pk=PERSONAL).update(demo=True)
 
-    text = home.open(address).text
-    assert "Personal mail Demo" in text or "Personal mail (demo)" in text
+    page = home.open(address)
+    assert ">Demo<" in page.html or "Personal mail (demo)" in page.text
 
 
 @pytest.mark.parametrize(
     ("address", "heading"),
-    [("/search?q=lease", " Demo Best first"), ("/day/2026-01-10", "10 January 2026 Demo")],
+    [("/search?q=lease", " records Demo"), ("/day/2026-01-10", "10 January 2026 Demo")],
 )
 def test_a_list_of_demo_records_alone_has_one_badge(
     world: World, home: Browser, address: str, heading: str
 ) -> None:
+    world.put((WORK, "messages", {"id": "l1", "received_at": "2026-01-10T10:00:00Z",
+               "subject": "Lease of the office"}))  # fmt: skip
     Connection.unscoped.filter(pk=PERSONAL).update(demo=True)
     mixed = home.open(address)
     Connection.unscoped.update(demo=True)

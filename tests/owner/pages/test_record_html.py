@@ -73,11 +73,26 @@ def test_a_mail_is_shown_as_it_looks_and_as_text(world: World, alice: Browser) -
     [given] = [given for tag, given in page.elements if tag == "iframe"]
     assert given["src"] == FRAME
     assert set(given["sandbox"].split()) == {"allow-popups", "allow-popups-to-escape-sandbox"}
+    assert page.link("Open it alone in a new tab").endswith(FRAME)
     assert "Plain text" in page.text
     assert "Open the file" not in page.text
     shown = frame(alice)
     assert '<h1 style="color:#b00">Dinner</h1>' in shown
     assert '<td bgcolor="#eee">at 7</td>' in shown
+
+
+@pytest.mark.parametrize(("lines", "size"), [(2, "size-1"), (15, "size-3"), (200, "size-6")])
+def test_the_frame_is_as_high_as_its_text_needs(
+    world: World, alice: Browser, lines: int, size: str
+) -> None:
+    world.put((PERSONAL, "messages", {"id": "m1", "received_at": "2026-01-10T09:00:00Z",
+               "body_text": "Dinner\n" * lines}))  # fmt: skip
+    store_html(world, "<p>Dinner</p>")
+
+    page = alice.open(f"/records/{PERSONAL}/messages/m1")
+
+    [given] = [given for tag, given in page.elements if tag == "iframe"]
+    assert size in (given["class"] or "").split()
 
 
 def test_the_frame_has_a_policy_that_loads_nothing(world: World, alice: Browser) -> None:
