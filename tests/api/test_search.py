@@ -201,9 +201,9 @@ def test_record_deleted_during_a_search_is_omitted(
 
     load_records = matches.load_records
 
-    def load_after_deletion(streams: Any, found: Any) -> Any:
+    def load_after_deletion(streams: Any, found: Any, **options: Any) -> Any:
         Record.unscoped.filter(record_key="m1").delete()
-        return load_records(streams, found)
+        return load_records(streams, found, **options)
 
     monkeypatch.setattr(matches, "load_records", load_after_deletion)
     assert hits(world, q="lease deposit") == [(PERSONAL, "m2")]

@@ -11,7 +11,7 @@ from pytest_django import DjangoDbBlocker
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.access.ranking import match_counts, matches, prefixes, top_k
+from evidence.access.ranking import match_counts, matches, prefixes, small_streams, top_k
 from evidence.search import lexical as search
 from tests.arranged import Arranged
 from tests.world import CHAT, PERSONAL, WORK, World, statements
@@ -66,6 +66,8 @@ def crowded(_crowd: Arranged[World], db: None) -> World:
 def scaled(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[Any, int]], None]:
     # No grant shows so few rows that all of them are read.
     monkeypatch.setattr(match_counts, "FEW_VISIBLE_ROWS", 0)
+    for name in ("SCORE_ALL_ROWS", "SMALL_STREAM_ROWS"):  # on a cluster
+        monkeypatch.setattr(small_streams, name, -1)
 
     def scale(numbers: dict[Any, int]) -> None:
         for (module, name), number in numbers.items():

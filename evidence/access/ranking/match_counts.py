@@ -215,7 +215,7 @@ def mark_few_visible(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
 
     One query, or none if no grant restricts times or records.
     """
-    restricted = [number for number, query in enumerate(queries) if _is_restricted(query)]
+    restricted = [number for number, query in enumerate(queries) if is_restricted(query)]
     if not restricted:
         return list(queries)
     visible = (
@@ -231,7 +231,8 @@ def mark_few_visible(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
     ]
 
 
-def _is_restricted(query: StreamQuery) -> bool:
+def is_restricted(query: StreamQuery) -> bool:
+    """Return whether a grant restricts times or records, so that hidden records may match."""
     return any(
         grant.terms.time is not None or isinstance(grant.terms.records, Only)
         for grant in query.visible.granted

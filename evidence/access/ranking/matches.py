@@ -5,11 +5,14 @@ If few rows match, or if scores have too many tier combinations, every match is 
 the cost of an answer, never its content.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
-from evidence.access.ranking.match_counts import count_matches, mark_few_visible
+from django.conf import settings
+
+from evidence.access.ranking.match_counts import count_matches, is_restricted, mark_few_visible
 from evidence.access.ranking.scores import CompiledQuery as CompiledQuery
 from evidence.access.ranking.scores import HitPosition as HitPosition
 from evidence.access.ranking.scores import (
@@ -23,9 +26,22 @@ from evidence.access.ranking.scores import (
     newest_first,
 )
 from evidence.access.ranking.scores import StreamQuery as StreamQuery
+from evidence.access.ranking.small_streams import (
+    SMALL_STREAM_ROWS,
+    SmallStreamMatches,
+    record_counts,
+    search_small_streams,
+)
 from evidence.access.ranking.top_k import scan_newest, top_hits
 from evidence.access.records import RECORD_COLUMNS, VisibleRecord, VisibleRecords
-from evidence.access.sql import SQL, fetch_union, value_tables
+from evidence.access.sql import (
+    SQL,
+    ConnectionGroup,
+    fetch_all_generic_plan,
+    fetch_union,
+    text_array,
+    value_tables,
+)
 
 
 class HitLocation(Protocol):
@@ -40,29 +56,49 @@ class HitLocation(Protocol):
 
 
 def load_records(
-    streams: Sequence[VisibleRecords], locations: Sequence[HitLocation]
+    streams: Sequence[VisibleRecords],
+    locations: Sequence[HitLocation],
+    *,
+    small: Set[tuple[str, str]] = frozenset(),
 ) -> list[VisibleRecord | None]:
-    """Return the record of each location, None if it is not visible any more. One query."""
+    """Return the record of each location, None if it is not visible any more. One query.
+
+    On Citus one for each connection, or stream of it if that is one of the ``small`` ones.
+    """
+    rows: list[tuple[Any, ...]] = []
     branches = []
     for number, visible in enumerate(streams):
-        numbered = [
-            (at, location) for at, location in enumerate(locations) if location.number == number
-        ]
+        columns = SQL(f"SELECT %s::int AS number, {RECORD_COLUMNS} FROM ", (number,))
         for group in visible.groups:
-            rows = [
-                (location.connection_id, location.record_key, at)
-                for at, location in numbered
-                if location.connection_id in group.connection_ids
+            keys = [
+                (each.connection_id, each.record_key)
+                for each in locations
+                if each.number == number and each.connection_id in group.connection_ids
             ]
-            columns = {"id": "text", "key": "text", "at": "int"}
-            for keys in value_tables("n", columns, rows) if rows else ():
-                branch = SQL(f"SELECT n.at, {RECORD_COLUMNS} FROM ") + keys
-                branches.append(branch + group.join_row(SQL("n.id"), "n.key"))
-    found = {at: row for at, *row in fetch_union(branches)}
+            if keys and {(id_, visible.stream.name) for id_, _ in keys} <= small:
+                rows += fetch_all_generic_plan(columns + _records_with_keys(group, keys))
+                continue
+            tables = value_tables("n", {"id": "text", "key": "text"}, keys) if keys else ()
+            row = group.join_row(SQL("n.id"), "n.key")
+            branches += [columns + table + row for table in tables]
+    rows += fetch_union(branches)
+    found = {(number, *row[:2]): row for number, *row in rows}
+    places = [(each.number, each.connection_id, each.record_key) for each in locations]
     return [
-        streams[location.number].project(tuple(found[at])) if at in found else None
-        for at, location in enumerate(locations)
+        streams[place[0]].project(tuple(found[place])) if place in found else None
+        for place in places
     ]
+
+
+def _records_with_keys(group: ConnectionGroup, keys: Sequence[tuple[str, str]]) -> SQL:
+    """Return FROM and WHERE for records of one connection, of which Citus keeps the plan.
+
+    With outdated statistics its node could read the whole stream.
+    """
+    [connection_id] = {id_ for id_, _ in keys}
+    rows = SQL("evidence_record r WHERE r.connection_id = %s", (connection_id,)) + group.condition
+    record_keys = text_array(key for _, key in keys)
+    return rows + SQL(" AND r.record_key = ANY(%s::text[])", (record_keys,))
 
 
 SORT_IN_PYTHON_MAX = 200
@@ -89,12 +125,26 @@ class Matches:
     def __init__(
         self, queries: Sequence[StreamQuery], *, counted_to: int, newest: bool = False
     ) -> None:
+        self._queries = queries
         self._streams = [query.visible for query in queries]
         self._counted_to = counted_to
-        self._order = newest_first if newest else best_first
-        self._nodes = [
-            NodeMatches(part, counted_to=counted_to, newest=newest) for part in by_node(queries)
-        ]
+        self._newest_first = newest
+
+    @cached_property
+    def _record_counts(self) -> Mapping[tuple[str, str], int]:
+        """The records of each connection and wholly visible stream on Citus; empty on one server."""
+        if not settings.PDPP_DISTRIBUTED:
+            return {}
+        return record_counts([each.visible for each in self._queries if not is_restricted(each)])
+
+    @cached_property
+    def _nodes(self) -> "Sequence[NodeMatches | SmallStreamMatches]":
+        newest, small = self._newest_first, list[SmallStreamMatches]()
+        if settings.PDPP_DISTRIBUTED:
+            small += search_small_streams(self._queries, self._record_counts, newest=newest)
+        parts = by_node(self._queries, {(each.number, each.connection_id) for each in small})
+        others = (NodeMatches(part, counted_to=self._counted_to, newest=newest) for part in parts)
+        return [*small, *others]
 
     @property
     def count(self) -> int:
@@ -117,13 +167,17 @@ class Matches:
         """Return the next ``limit`` matches without their records."""
         start_after = None if after is None else hit_key(after)
         hits = [hit for node in self._nodes for hit in node.hits(limit, start_after)]
-        return sorted(hits, key=self._order)[:limit] if len(self._nodes) > 1 else hits
+        order = newest_first if self._newest_first else best_first
+        return sorted(hits, key=order)[:limit] if len(self._nodes) > 1 else hits
 
     def load(self, hits: Sequence[SearchHitKey]) -> list[Match]:
         """Return the hits with their records, which are checked for visibility again. One query."""
+        counts = self._record_counts
+        small = {key for key, records in counts.items() if records <= SMALL_STREAM_ROWS}
+        records = load_records(self._streams, hits, small=small)
         return [
             Match(self._streams[hit.number], record, hit.rank)
-            for hit, record in zip(hits, load_records(self._streams, hits), strict=True)
+            for hit, record in zip(hits, records, strict=True)
             if record is not None
         ]
 

@@ -1,6 +1,6 @@
 """Score and order matching records in SQL, from granted fields only."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
@@ -60,19 +60,25 @@ class StreamQuery:
         return replace(self, visible=visible, hides_time=not self.shows_time)
 
 
-def by_node(queries: Sequence[StreamQuery]) -> list[Mapping[int, StreamQuery]]:
-    """Return the queries by number, in parts that one node answers: all, or on Citus by connection."""
+def by_node(
+    queries: Sequence[StreamQuery], found: Collection[tuple[int, str]] = ()
+) -> list[Mapping[int, StreamQuery]]:
+    """Return the queries by number, in parts that one node answers: all, or on Citus by connection.
+
+    On Citus without those of ``found``, by number and connection.
+    """
     if not settings.PDPP_DISTRIBUTED:
         return [dict(enumerate(queries))]
     ids = dict.fromkeys(id_ for query in queries for id_ in query.visible.connection_for)
-    return [
+    parts = (
         {
             number: query.for_connection(id_)
             for number, query in enumerate(queries)
-            if id_ in query.visible.connection_for
+            if id_ in query.visible.connection_for and (number, id_) not in found
         }
         for id_ in ids
-    ]
+    )
+    return [part for part in parts if part]
 
 
 @dataclass(frozen=True, slots=True)
