@@ -57,7 +57,7 @@ def test_from_home_to_a_mail_and_its_day(served: World, live_server: Any, browse
     wait_for(browser, "3 records")
     press(browser, "Lease signed")
     wait_for(browser, "we signed the lease for Lindenstraße 12 today.")
-    assert "Who can see it\nBob" in text(browser)
+    assert "Who can see it\nSee why\nBob" in text(browser)
     press(browser, "Saturday, 10 January 2026")
     wait_until(browser, lambda it: "/day/2026-01-10" in it.current_url)
     wait_for(browser, "Lease signed")
