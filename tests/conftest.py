@@ -1,5 +1,6 @@
 """What every test runs under."""
 
+import gc
 import io
 import os
 import sys
@@ -67,6 +68,7 @@ STARTERS = {
 }  # fmt: skip
 """Tests that may start a server, a browser or a process. `make fast` leaves them out."""
 LONG = {
+    "access": ["test_plans.py"],
     "api": ["test_changes_model.py", "test_search_at_scale.py"],
     "importers": [
         "test_bank_across_formats.py", "test_bank_glued.py", "test_bank_layouts.py", "test_bank_years.py",
@@ -74,8 +76,14 @@ LONG = {
         "test_outlook.py", "test_takeout.py", "test_text_recognition.py",
     ],
     "operations": ["test_backup.py", "test_backup_schedule.py"],
+    "pdpp_site": ["test_hostile_input.py"],
+    "search": ["test_verifier.py", "test_work.py"],
+    "storing": ["test_against_a_model.py", "test_migrations.py"],
 }  # fmt: skip
-"""Years of records, models and restores: many seconds a file. They start first, and `make fast` leaves them out."""
+"""Years of records, hostile texts, plans, models and restores: many seconds a file.
+
+They start first, and `make fast` leaves them out.
+"""
 FIRST = ["slow", "long"]
 STARTER_PATHS, LONG_PATHS = (
     {TESTS / folder / name for folder, names in files.items() for name in names}
@@ -95,6 +103,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
             item.add_marker("long")
     yield
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in FIRST])
+
+
+def pytest_collection_finish() -> None:
+    """Exclude thousands of tests and modules from garbage collection, a twelfth of a test's CPU."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

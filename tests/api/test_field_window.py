@@ -206,6 +206,7 @@ def test_a_window_without_a_field_is_charged_one_call(world: World, record: str)
     assert (unnamed.status, unnamed.error["code"]) == (400, "invalid_field_path")
 
 
+@pytest.mark.long
 def test_a_text_of_elisions_is_searched_in_bounded_time(world: World) -> None:
     world.put((WORK, "messages", {"id": "h", "received_at": "2026-06-01T00:00:00Z",
         "body_text": "l'" * 2_000_000}))  # fmt: skip
