@@ -14,8 +14,10 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
+import orjson
+
 from evidence.access.granted_streams import GrantedStream
-from evidence.access.records import VisibleRecord
+from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import Allowed
 from evidence.models.digests import value_digest
 from evidence.models.records import RecordChange
@@ -45,6 +47,28 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class LogHead:
+    """The change log of one connection: its latest change number and how much of it is kept.
+
+    All changes up to ``seq`` had been written when the candidates were read, and none after
+    ``known_seq``. Numbers include changes that a grant hides, so never show them to a client.
+    """
+
+    seq: int
+    pruned_seq: int
+    kept_since: datetime | None
+    known_seq: int
+
+
+def parse_log_heads(text: str | None) -> dict[str, LogHead]:
+    """Return the log heads by connection id, as the statement of a page returns them in JSON."""
+    return {
+        connection_id: LogHead(seq, pruned, datetime.fromisoformat(since) if since else None, seq)
+        for connection_id, (seq, pruned, since) in orjson.loads(text or "{}").items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeCandidate:
     """A record that may have visibly changed.
 
@@ -57,6 +81,23 @@ class ChangeCandidate:
     record_key: str
     changes: tuple[Change, ...]
     record: VisibleRecord | None
+
+
+def parse_candidate(visible: VisibleRecords, row: Sequence[Any]) -> ChangeCandidate:
+    """Return the candidate of a row that a statement of ``evidence.access.change_log`` returns."""
+    connection_id, record_key, history, *columns, change_seq = row
+    changes = tuple(
+        Change(seq, kind, before or {}, seen, datetime.fromisoformat(at))
+        for seq, kind, before, seen, at in orjson.loads(history or "[]")
+    )
+    is_visible = change_seq is not None
+    return ChangeCandidate(
+        grant=visible.grant_for[connection_id],
+        connection_id=connection_id,
+        record_key=record_key,
+        changes=changes,
+        record=visible.project((connection_id, record_key, *columns)) if is_visible else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

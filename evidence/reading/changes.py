@@ -13,10 +13,11 @@ from typing import TypeAlias
 
 import orjson
 
-from evidence.access.change_log import LogHead, find_candidates
+from evidence.access.change_log import find_candidates
 from evidence.access.record_history import (
     ChangeCandidate,
     FeedPosition,
+    LogHead,
     VisibleChange,
     last_visible_at,
     visible_change,
