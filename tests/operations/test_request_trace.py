@@ -12,7 +12,7 @@ from mcp_adapter.inprocess import InProcessRest
 from operations.management.commands.trace import RequestTrace, trace_request
 from tests.world import World
 
-MAX_MODULES = {"list": 20, "query_records": 28, "fetch": 28, "search": 49}
+MAX_MODULES = {"list": 20, "query_records": 27, "fetch": 28, "search": 48}
 
 
 def list_records(scope: Scope) -> object:
