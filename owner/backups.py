@@ -18,6 +18,7 @@ from typing_extensions import override
 from evidence.models.backups import BackupCopy, BackupPlan
 from evidence.storing import backup_plans
 from importers.core.source_http import parse_url
+from operations import job_wakeups
 from operations.backup import schedule
 from operations.backup.errors import BackupError
 from operations.backup.keys import RecoveryKey, fingerprint
@@ -43,6 +44,7 @@ def backups_page(request: HttpRequest) -> HttpResponse:
             messages.error(request, "Create a recovery key and choose a folder or a store first.")
         else:
             backup_plans.back_up_now(owner().pk, now=timezone.now())
+            job_wakeups.notify()
             messages.success(request, "A backup starts within a few seconds.")
         return redirect("backups")
     copies = backup_plans.list_copies(owner().pk)
@@ -249,6 +251,7 @@ def drill_page(request: HttpRequest, number: int) -> HttpResponse:
     form = DrillForm(request.POST or None, copy=copy)
     if request.method == "POST" and form.is_valid():
         backup_plans.request_drill(copy, form.secret)
+        job_wakeups.notify()
         messages.success(
             request, "The drill starts within a few seconds. This page shows its result."
         )

@@ -107,8 +107,15 @@ def is_collecting() -> bool:
 
 def outdated_connections() -> list[str]:
     """Return the connections with records whose people are not derived yet. Locks nothing."""
-    rows = Connection.unscoped.select_related("source").filter(pk__in=_connection_ids())
-    return [row.pk for row in rows.order_by("pk") if not _is_current(row)]
+    rows = Connection.unscoped.exclude(status=Connection.Status.REVOKED).order_by("pk")
+    connections = list(rows.select_related("source"))
+    owners = {pk: _OwnerFacts.load(pk) for pk in {row.owner_id for row in connections}}
+    saved = PeopleProgress.unscoped.in_bulk([row.pk for row in connections])
+    return [
+        row.pk
+        for row in connections
+        if not _is_current(row, owners[row.owner_id], saved.get(row.pk))
+    ]
 
 
 def derive_batch(connection_id: str, *, limit: int) -> int | None:
@@ -117,8 +124,9 @@ def derive_batch(connection_id: str, *, limit: int) -> int | None:
         if not lock_connections([connection_id]):
             return None
         row = Connection.unscoped.select_related("source").get(pk=connection_id)
-        streams = _people_streams(row)
-        progress = _load_progress(row, _basis(streams))
+        streams = _people_streams(row, _OwnerFacts.load(row.owner_id))
+        saved = PeopleProgress.unscoped.filter(pk=row.pk).first()
+        progress = _valid_progress(row, saved, _basis(streams))
         if not progress.is_complete:
             return _derive_all(streams, progress, limit)
         if progress.seq >= row.change_seq:
@@ -144,13 +152,26 @@ def _connection_ids() -> list[str]:
     return list(rows.values_list("pk", flat=True))
 
 
-def _people_streams(row: Connection) -> dict[str, PeopleStream]:
-    rows = Connection.unscoped.filter(owner_id=row.owner_id).values_list("identities", flat=True)
-    country = Owner.unscoped.values_list("country", flat=True).get(pk=row.owner_id)
-    owner = owner_identities((each for identities in rows for each in identities), country)
+@dataclass(frozen=True, slots=True)
+class _OwnerFacts:
+    """What decides for all connections of an owner who a person is."""
+
+    identities: frozenset[str]
+    country: str
+
+    @classmethod
+    def load(cls, owner_id: str) -> "_OwnerFacts":
+        """Return the owner's facts. Two queries."""
+        rows = Connection.unscoped.filter(owner_id=owner_id).values_list("identities", flat=True)
+        country = Owner.unscoped.values_list("country", flat=True).get(pk=owner_id)
+        every = (each for identities in rows for each in identities)
+        return cls(owner_identities(every, country), country)
+
+
+def _people_streams(row: Connection, owner: _OwnerFacts) -> dict[str, PeopleStream]:
     found = (StreamRoles(target.stream) for target in connection_targets(row))
     return {
-        roles.stream.name: PeopleStream(row, roles, owner, country)
+        roles.stream.name: PeopleStream(row, roles, owner.identities, owner.country)
         for roles in sorted(found, key=lambda each: each.stream.name)
         if roles.names_people
     }
@@ -171,14 +192,13 @@ def _basis(streams: Mapping[str, PeopleStream]) -> str:
     return hashlib.sha256(orjson.dumps([VERSION, parts])).hexdigest()
 
 
-def _is_current(row: Connection) -> bool:
-    progress = _load_progress(row, _basis(_people_streams(row)))
+def _is_current(row: Connection, owner: _OwnerFacts, saved: PeopleProgress | None) -> bool:
+    progress = _valid_progress(row, saved, _basis(_people_streams(row, owner)))
     return progress.is_complete and progress.seq >= row.change_seq
 
 
-def _load_progress(row: Connection, basis: str) -> PeopleProgress:
+def _valid_progress(row: Connection, saved: PeopleProgress | None, basis: str) -> PeopleProgress:
     """Return the saved progress, or a new start if something else changed, or too much."""
-    saved = PeopleProgress.unscoped.filter(pk=row.pk).first()
     if saved is not None and saved.basis == basis and saved.seq >= row.pruned_seq:
         return saved
     return PeopleProgress(connection=row, basis=basis, seq=row.change_seq, is_complete=False)

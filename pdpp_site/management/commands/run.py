@@ -54,11 +54,11 @@ WOKEN_JOBS = (
 """Jobs that one process at a time runs whenever there is something to do."""
 
 JOBS = (
-    (background_jobs.upkeep, background_jobs.UPKEEP_SECONDS),
-    (delivery.notifications, delivery.INTERVAL_SECONDS),
-    (schedule.backups, schedule.CHECK_SECONDS),
+    (background_jobs.upkeep, background_jobs.UPKEEP_SECONDS, None),
+    (delivery.notifications, delivery.INTERVAL_SECONDS, None),
+    (schedule.backups, schedule.CHECK_SECONDS, background_jobs.MAX_IDLE_SECONDS),
 )
-"""Jobs that one process at a time runs repeatedly, with the pause between runs in seconds."""
+"""Jobs that one process at a time runs repeatedly, with the shortest and longest pause in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +176,11 @@ def _run_jobs(turn: leader_lock.LeaderLock, woken: Iterable[Job]) -> Iterator[No
                     job, max_pause=background_jobs.MAX_IDLE_SECONDS, may_run=turn.is_leader
                 )
             )
-        for job, pause in JOBS:
+        for job, pause, max_pause in JOBS:
             jobs.enter_context(
-                background_jobs.run_repeatedly(job, pause=pause, may_run=turn.is_leader)
+                background_jobs.run_repeatedly(
+                    job, pause=pause, max_pause=max_pause, may_run=turn.is_leader
+                )
             )
         yield
 
