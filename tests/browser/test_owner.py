@@ -123,6 +123,26 @@ def test_from_the_question_to_the_end_of_the_access(
     assert served.get(MESSAGES, token).error["code"] == "grant_revoked"
 
 
+def test_the_answer_covers_little_of_a_phone_and_names_the_app_and_the_counts(
+    served: World, live_server: Any, browser: Chrome
+) -> None:
+    browser.get(question(live_server))
+    sign_in(browser)
+    wait_for(browser, "Scribe wants to read your records")
+    resize(browser, PHONE)
+    for each in browser.find_elements(By.CSS_SELECTOR, ".connections input"):
+        browser.execute_script("arguments[0].click()", each)
+    wait_for(browser, "It will read")
+    bar = browser.find_element(By.CLASS_NAME, "answer")
+
+    assert bar.rect["height"] <= PHONE[1] / 8
+    assert "It will read" in bar.text
+    assert {each.text for each in bar.find_elements(By.TAG_NAME, "button")} >= {"Allow"}
+    for words in ("Not verified", "Your decision is sent to", "Access expires", "It will not see"):
+        assert words in text(browser), "shown without opening anything"
+    resize(browser, DESKTOP)
+
+
 def test_typing_a_limit_and_choosing_a_view_neither_bounce_nor_jump(
     served: World, live_server: Any, browser: Chrome
 ) -> None:

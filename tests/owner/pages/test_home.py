@@ -171,7 +171,7 @@ def test_demo_records_have_a_badge_everywhere(world: World, home: Browser, addre
 
 @pytest.mark.parametrize(
     ("address", "heading"),
-    [("/day/2026-01-10", "10 January 2026 Demo")],
+    [("/search?q=lease", " records Demo"), ("/day/2026-01-10", "10 January 2026 Demo")],
 )
 def test_a_list_of_demo_records_alone_has_one_badge(
     world: World, home: Browser, address: str, heading: str
