@@ -10,7 +10,7 @@ from evidence.models.imports import ImportReceipt, ImportRun
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import ReceiptCode
 from importers.runs.import_totals import ImportTotals, format_sum
-from owner.records.record_summaries import stream_url
+from owner.records.record_urls import stream_url
 from owner.text import escape_invisible
 
 PLACES_SHOWN = 50

@@ -13,7 +13,7 @@ from evidence.ledger.readings import APPS, Reading, last_days, list_readings, su
 from evidence.models.accounts import Client
 from owner.charts import Chart, add_months, month_chart, months_between, year_ticks
 from owner.records.periods import cached_month_counts, is_plausible, today
-from owner.records.record_summaries import stream_url
+from owner.records.record_urls import stream_url
 from owner.text import pluralize, to_local_time
 
 MAX_MONTHS = 120

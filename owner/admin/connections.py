@@ -26,7 +26,7 @@ from evidence.storing.erasure_orders import ErasureScope
 from owner.form_fields import PlainForm, language_choices, set_choices, validate_printable
 from owner.records import connection_streams, erasure_pages, visibility_page
 from owner.records.connection_streams import stream_lines
-from owner.records.record_summaries import record_url, stream_url
+from owner.records.record_urls import record_url, stream_url
 from owner.site import OwnerAdmin, OwnPage, named, owner, owner_site, page
 from owner.text import pluralize, with_code
 

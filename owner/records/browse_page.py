@@ -42,7 +42,8 @@ from owner.records.places_map import format_place, parse_place, places_map
 from owner.records.record_lists import Listing, ListPage, PageContent, page_of
 from owner.records.record_page import record_page
 from owner.records.record_roles import Layout, StreamRoles
-from owner.records.record_summaries import RecordSummary, stream_url
+from owner.records.record_summaries import RecordSummary
+from owner.records.record_urls import stream_url
 from owner.records.search_facets import kind_key
 from owner.site import owner
 

@@ -12,7 +12,8 @@ from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading import records as reading
 from owner.records.record_roles import Layout, StreamRoles
-from owner.records.record_summaries import RecordSummary, stream_url, summarize
+from owner.records.record_summaries import RecordSummary, summarize
+from owner.records.record_urls import stream_url
 
 PAGE_SIZE = 50
 CURSOR_KIND = "owner.records"

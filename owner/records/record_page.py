@@ -29,7 +29,8 @@ from owner.records import erasure_pages
 from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.person_links import link_people, people_in
 from owner.records.record_roles import Layout
-from owner.records.record_summaries import RecordSummary, stream_url, summarize
+from owner.records.record_summaries import RecordSummary, summarize
+from owner.records.record_urls import stream_url
 from owner.records.visibility_page import Place, standing_readers
 from owner.site import owner
 from owner.text import escape_invisible, format_time, record_values, truncate

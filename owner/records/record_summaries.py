@@ -6,7 +6,7 @@ from datetime import date, datetime, time
 from functools import cached_property
 from itertools import islice
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils import timezone
@@ -17,6 +17,7 @@ from evidence.declarations.authorship import Origin, determine_origin, normalize
 from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field
 from evidence.declarations.values import field_text, key_text
 from owner.records.record_roles import ALL_DAY_FIELDS, HTML_MEDIA_TYPE, StreamRoles
+from owner.records.record_urls import record_url, stream_url
 from owner.text import (
     DATE_CHARS,
     duration_text,
@@ -293,16 +294,3 @@ def unit_text(unit: str, kind: str) -> str:
         return unit.replace("count/", "per ")
     word = humanize(kind).lower()
     return word if word.endswith("s") and " " not in word else ""
-
-
-def record_url(connection_id: str, stream: str, key: str) -> str:
-    """Return the page of a record. Browsers would shorten a path that ends in dots."""
-    end = quote(key, safe="") if key.strip(".") else f"?{urlencode({'key': key})}"
-    return f"{reverse('record-list', args=[connection_id, stream])}{end}"
-
-
-def stream_url(connection_id: str, stream: str, **query: object) -> str:
-    """Return the page that lists a stream of a connection; empty parameters are left out."""
-    chosen = {name: value for name, value in query.items() if value not in (None, "")}
-    address = reverse("record-list", args=[connection_id, stream])
-    return f"{address}?{urlencode(chosen)}" if chosen else address

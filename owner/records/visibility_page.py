@@ -25,7 +25,7 @@ from evidence.access.records import VisibleRecord
 from evidence.access.scope import Only, StreamTerms
 from evidence.errors import ApiException
 from evidence.models.grants import Grant
-from owner.records.record_summaries import record_url
+from owner.records.record_urls import record_url
 from owner.site import grant_url, owner, page
 from owner.text import describe_terms, escape_invisible, state_badge
 
