@@ -142,6 +142,7 @@ def activity_page(request: HttpRequest) -> HttpResponse:
     context = {
         "here": "activity",
         "form": form,
+        "is_overview": is_overview,
         "is_filtered": bool(form.query.keys() - {"until"}),
         "key": escape_invisible(form.cleaned_data["key"]),
         "app": names.client(client) if client else "",

@@ -88,6 +88,7 @@ def day_page(request: HttpRequest, day: str) -> HttpResponse:
         "all_day": [each for each in records if not each.has_clock],
         "groups": _groups([each for each in records if each.has_clock]),
         "count": len(records),
+        "has_connections": bool(gate.scope.connections),
         "is_all_demo": are_all_demo(shown),
         "truncated": _more_links(truncated, chosen),
         "is_cut": bool(truncated and only),

@@ -63,17 +63,21 @@ class HitRow:
 def search_page(request: HttpRequest) -> HttpResponse:
     """Show one page of hits, or only the search box if there is no query."""
     filters = Filters.of(request)
-    context = {"query": filters.q, "filters": filters}
+    scope = owner_scope(owner().pk)
+    context = {
+        "query": filters.q,
+        "filters": filters,
+        "has_connections": bool(scope.connections),
+    }
     if filters.q.strip():
         try:
-            context |= _results(filters)
+            context |= _results(filters, scope)
         except ApiException as refusal:
             context |= {"refusal": refusal.message}
     return render(request, "owner/records/search.html", context)
 
 
-def _results(filters: Filters) -> dict[str, object]:
-    scope = owner_scope(owner().pk)
+def _results(filters: Filters, scope: Scope) -> dict[str, object]:
     source, _, stream = filters.kind.rpartition("/")
     gate = Gate(scope, connector_id=filters.source or source or None)
     after = (

@@ -247,7 +247,9 @@ def test_a_record_says_who_has_seen_it(world: World, alice: Browser) -> None:
     seen = lines(alice, page.link("See each time"))
     assert sorted(said.split()[0] for said, _ in seen) == ["Bob", "You"]
     nobody = PLACE | {"key": "m2"}
-    assert "Nothing was read" in alice.open(f"{PAGE}?{urlencode(nobody)}").text
+    unread = alice.open(f"{PAGE}?{urlencode(nobody)}")
+    assert "Nobody has read this record." in unread.text
+    assert not unread.has_link("Connect an app")
 
 
 def test_every_look_of_the_owner_is_written_down(world: World, alice: Browser) -> None:
