@@ -8,6 +8,7 @@ from typing import Any
 from evidence.access.ranking.matches import (
     HitPosition,
     Matches,
+    SearchHitKey,
     StreamQuery,
 )
 from evidence.access.records import VisibleRecords
@@ -39,8 +40,10 @@ FREQUENT_COUNT = 1_000
 """Words that so many visible records contain have the weight 1 in a search for any word."""
 MAX_WEIGHTED_WORDS = 16
 """With more words, all have the weight 1, because each is counted."""
-UNCOUNTED_LIMIT = 600
-"""Records in which a phrase is verified first, if its matches need no count."""
+UNCOUNTED_LIMIT = 100
+"""Records in which a phrase is verified at once, if its matches need no count."""
+UNCOUNTED_CANDIDATES = 400
+"""Records that are ranked first if very many have the words of such a phrase; others if need be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,35 +202,64 @@ class VerifiedPage:
     counted: tuple[int, bool]
 
 
+class _PageReader:
+    """Verifies candidates in order until the page is full."""
+
+    def __init__(self, query: Query, matches: Matches, page: LexicalPage, *, max_read: int) -> None:
+        self.hits: list[Hit] = []
+        self.count = 0
+        self.complete = True
+        self.builder = HitBuilder(query)
+        self._matches = matches
+        self._max_hits = page.limit + 1
+        self._batch_size = CANDIDATE_BATCH_SIZE if page.count_phrases else UNCOUNTED_LIMIT
+        # A first page reads on to count its matches.
+        min_read = max_read if page.count_phrases else UNCOUNTED_LIMIT
+        self._min_read = min_read if page.after is None else 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.hits) == self._max_hits
+
+    def read(self, candidates: Sequence[SearchHitKey]) -> bool:
+        """Return whether all candidates were read; false if the page is full before their end.
+
+        The order of words excludes most texts without the phrase. It is tested in the fields that the
+        grant shows, like the texts, so that hidden fields do not change how far this reads.
+        """
+        possible = [hit for hit in candidates if hit.is_possible]
+        for start in range(0, len(possible), self._batch_size):
+            if self.builder.exhausted or (self.is_full and start >= self._min_read):
+                return False
+            batch = self._matches.load(possible[start : start + self._batch_size])
+            found = self.builder.to_hits(batch)
+            self.count += len(found)
+            if not self.is_full:
+                self.hits.extend(found[: self._max_hits - len(self.hits)])
+                self.complete = self.builder.complete
+        return True
+
+
 def _verified_hits(
     query: Query, matches: Matches, page: LexicalPage, *, from_text: bool
 ) -> VerifiedPage:
-    """Read candidates until the page is full. A first page of verified hits reads on to count them.
-
-    The order of words excludes most texts without the phrase. It is tested in the fields that the grant
-    shows, like the texts, so that hidden fields do not change how far this reads.
-    """
-    max_hits = page.limit + 1
-    max_read = COUNT_LIMIT + 1 if from_text else max_hits
-    candidates = matches.hits(limit=max_read, after=page.after)
-    possible = [hit for hit in candidates if hit.is_possible]
-    is_first = page.after is None
-    min_read = (len(possible) if page.count_phrases else UNCOUNTED_LIMIT) if is_first else 0
-    hits: list[Hit] = []
-    builder = HitBuilder(query)
-    count, complete = 0, True
-    for start in range(0, len(possible), CANDIDATE_BATCH_SIZE):
-        is_full = len(hits) == max_hits and start >= min_read
-        if builder.exhausted or is_full:
-            return VerifiedPage(hits, exhausted=False, complete=complete, counted=(count, False))
-        found = builder.to_hits(matches.load(possible[start : start + CANDIDATE_BATCH_SIZE]))
-        count += len(found)
-        if len(hits) < max_hits:
-            hits.extend(found[: max_hits - len(hits)])
-            complete = builder.complete
-    exhausted = len(candidates) < max_read and not builder.exhausted
-    counted = (count, is_first and exhausted and builder.complete)
-    return VerifiedPage(hits, exhausted=exhausted, complete=complete, counted=counted)
+    """Read candidates until the page is full. A first page of verified hits reads on to count them."""
+    max_read = COUNT_LIMIT + 1 if from_text else page.limit + 1
+    reads_few = from_text and not page.count_phrases and matches.count > COUNT_LIMIT
+    limit = UNCOUNTED_CANDIDATES if reads_few else max_read
+    reader = _PageReader(query, matches, page, max_read=max_read)
+    candidates = matches.hits(limit=limit, after=page.after)
+    is_read = reader.read(candidates)
+    if is_read and len(candidates) == limit < max_read:
+        is_read = not reader.is_full
+        if is_read:
+            others = matches.hits(limit=max_read - limit, after=candidates[-1].rank)
+            is_read = reader.read(others)
+            candidates += others
+    exhausted = is_read and len(candidates) < max_read and not reader.builder.exhausted
+    is_exact = page.after is None and exhausted and reader.builder.complete
+    counted = (reader.count, is_exact)
+    return VerifiedPage(reader.hits, exhausted=exhausted, complete=reader.complete, counted=counted)
 
 
 def needs_text_check(query: Query, plans: Sequence[StreamQuery]) -> bool:

@@ -15,8 +15,9 @@ from django.conf import settings
 from evidence.access.ranking.match_counts import count_matches, is_restricted, mark_few_visible
 from evidence.access.ranking.scores import CompiledQuery as CompiledQuery
 from evidence.access.ranking.scores import HitPosition as HitPosition
+from evidence.access.ranking.scores import SearchHitKey as SearchHitKey
+from evidence.access.ranking.scores import StreamQuery as StreamQuery
 from evidence.access.ranking.scores import (
-    SearchHitKey,
     all_hits,
     best_first,
     by_node,
@@ -25,7 +26,6 @@ from evidence.access.ranking.scores import (
     hit_key,
     newest_first,
 )
-from evidence.access.ranking.scores import StreamQuery as StreamQuery
 from evidence.access.ranking.small_streams import (
     SMALL_STREAM_ROWS,
     SmallStreamMatches,

@@ -169,3 +169,17 @@ def test_a_phrase_is_counted_only_in_the_first_texts(
     assert len(found) == len(set(found)) == 45
 
     assert hits(search(alice, q='"canal grand"')) == [f"/records/{PERSONAL}/messages/rare"]
+
+
+def test_a_phrase_that_few_of_very_many_candidates_contain_is_found(
+    world: World, alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evidence.search.lexical.COUNT_LIMIT", 10)
+    monkeypatch.setattr("evidence.search.lexical.UNCOUNTED_CANDIDATES", 4)
+    subjects = ["a grand canal"] * 8 + ["a canal grand tour"] + ["a grand canal"] * 4
+    world.put(*((WORK, "messages", {"id": f"x{n}", "subject": subject,
+                 "received_at": f"2026-04-{20 - n:02}T00:00:00Z"})
+                for n, subject in enumerate(subjects)))  # fmt: skip
+    assert hits(search(alice, q='"canal grand"')) == [f"/records/{WORK}/messages/x8"]
+    of_many = hits(search(alice, q='"grand canal"'))
+    assert of_many == [f"/records/{WORK}/messages/x{n}" for n in (*range(8), 9, 10)]
