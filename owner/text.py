@@ -55,7 +55,11 @@ _LAYOUT = frozenset("\n\t")
 def escape_invisible(value: object) -> str:
     """Return a string, or another value as JSON, with invisible characters written as ⟨U+200B⟩."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-    return "".join(map(_escape_char, text.replace("\r\n", "\n")))
+    text = text.replace("\r\n", "\n")
+    # Most texts have nothing to escape, and isprintable() looks at them much faster.
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(map(_escape_char, text))
 
 
 def _escape_char(char: str) -> str:

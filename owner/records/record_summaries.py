@@ -59,7 +59,7 @@ class RecordSummary:
         name = self.visible.stream.name
         return stream_url(self.connection_id, name, thread=self.thread) if self.thread else ""
 
-    @property
+    @cached_property
     def url(self) -> str:
         return record_url(self.connection_id, self.visible.stream.name, self.record.record_key)
 
@@ -75,7 +75,7 @@ class RecordSummary:
     def is_demo(self) -> bool:
         return self.record.connection.is_demo
 
-    @property
+    @cached_property
     def kind(self) -> str:
         return stream_label(self.visible.stream)
 
@@ -83,7 +83,7 @@ class RecordSummary:
     def layout(self) -> str:
         return self.roles.layout.value
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The title; without one the begin of the text, else the position or the key."""
         for name in (self.roles.title, self.roles.text):
@@ -93,7 +93,7 @@ class RecordSummary:
         numbers = [f"{each:.4f}" for each in position if isinstance(each, int | float)]
         return ", ".join(numbers) or one_line(self.record.record_key)
 
-    @property
+    @cached_property
     def actor(self) -> str:
         return self.line(self.roles.actor) or self.line(self.roles.actor_id)
 
@@ -104,7 +104,7 @@ class RecordSummary:
         address = next(filter(None, map(self.line, names)), "")
         return address if "@" in address and address != self.actor else ""
 
-    @property
+    @cached_property
     def excerpt(self) -> str:
         """The begin of the text, empty where the title already shows it."""
         return self.line(self.roles.text, EXCERPT_CHARS) if self.line(self.roles.title) else ""
@@ -174,7 +174,7 @@ class RecordSummary:
     def day(self) -> date | None:
         return None if self.at is None else self.at.date()
 
-    @property
+    @cached_property
     def value(self) -> str:
         """The measured value with its unit; empty for records without one."""
         number: Any = self.record.data.get(self.roles.measure or "")
