@@ -87,6 +87,8 @@ class LongPolls:
             error = await run(scope, receive, send_unless_waiting, extras={ENVIRON_KEY: long_poll})
             if error is not None or long_poll.condition is None:
                 return error
+            if self._ended:  # while the view ran; from now on it may not wait
+                continue
             seconds_left = began + long_poll.condition.seconds - clock()
             waiting = await self._wait(long_poll.condition, receive, seconds=seconds_left)
             if waiting is None:

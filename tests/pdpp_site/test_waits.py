@@ -1,5 +1,6 @@
 """Reads that wait until there is something to tell: over the real site, and its parts."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -14,10 +15,12 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from evidence.access.grants import pause_client, revoke_package
+from evidence.api.views.changes import ENVIRON_KEY, LongPoll, WaitCondition
 from evidence.models.grants import Package
 from evidence.models.ledger import Disclosure
 from pdpp_site import mcp_endpoints
 from pdpp_site.asgi_app import AsgiApp
+from pdpp_site.long_poll import LongPolls
 from pdpp_site.wsgi import application
 from tests.events.test_changes import HIDDEN, message_row
 from tests.pdpp_site.web import Web, served
@@ -262,3 +265,27 @@ def test_no_header_makes_a_view_believe_that_it_is_kept(committed: World) -> Non
     )
 
     assert answer.json()["data"] == []
+
+
+def test_a_request_that_is_read_while_the_server_stops_does_not_wait_afterwards() -> None:
+    polls = LongPolls()
+    may_wait = []
+
+    async def run(scope: Any, receive: Any, send: Any, *, extras: dict[str, LongPoll]) -> None:
+        may_wait.append(extras[ENVIRON_KEY].open)
+        if extras[ENVIRON_KEY].open:
+            polls.end()
+            extras[ENVIRON_KEY].condition = WaitCondition("token", LONG, {}, frozenset())
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        pass
+
+    async def answer() -> None:
+        await asyncio.wait_for(polls.answer(run, {}, receive, send), PATIENCE)
+
+    asyncio.run(answer())
+
+    assert may_wait == [True, False]
