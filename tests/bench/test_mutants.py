@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bench.mutants import SURVIVORS, TESTS, listed_changes
 
-WITHOUT_SURVIVORS = ("gate", "scope", "grant_terms", "tokens", "cursors")
+WITHOUT_SURVIVORS = ("gate", "scope", "grant_terms", "tokens", "crypto")
 
 
 def modules() -> dict[str, Path]:

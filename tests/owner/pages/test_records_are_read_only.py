@@ -32,7 +32,7 @@ def test_a_record_is_found_by_connection_stream_and_key(world: World, alice: Bro
     page = alice.press(form)
 
     assert "Lease signed" in page.text
-    assert "Size size_bytes 2000" in page.text
+    assert "Size size_bytes 2.0 KB Stored value of Size 2000" in " ".join(page.text.split())
     assert "Labels labels home" in page.text
     assert "Dear Alice, we signed the lease for Lindenstraße 12 today." in page.text
 
