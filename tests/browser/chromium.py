@@ -5,12 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from selenium.common.exceptions import (
-    ElementClickInterceptedException,
-    ElementNotInteractableException,
-    JavascriptException,
-    NoSuchElementException,
-    StaleElementReferenceException,
+    InvalidSessionIdException,
+    NoSuchWindowException,
     TimeoutException,
+    WebDriverException,
 )
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
@@ -23,25 +21,25 @@ PHONE, DESKTOP = (390, 844), (1200, 900)
 SECONDS = 60
 """Maximum wait for a page on a busy machine."""
 POLL = 0.1
-BETWEEN_STATES = (
-    ElementClickInterceptedException,
-    ElementNotInteractableException,
-    JavascriptException,
-    NoSuchElementException,
-    StaleElementReferenceException,
-)
-"""What a command meets in a page that is replacing a part of itself, moving it, or leaving."""
 
-# Finds, and brings into view, in one step, so that no update of the page comes between.
-FIND = """
+# One script reads, or finds and presses: an element that a second command is to look at can have
+# been replaced in between, and which error that is depends on the moment.
+READ = """
+const text = (document.body?.innerText ?? "").replace(/[^\\S\\n]+/g, " ");
+return [text, document.readyState === "complete"];
+"""
+PRESS = """
 const [selector, words, isWhole] = arguments;
 for (const each of document.querySelectorAll(selector)) {
   const said = (each.innerText || each.value || "").trim();
   if (!(isWhole ? said === words : said.startsWith(words)) || !each.checkVisibility()) continue;
   each.scrollIntoView({block: "center", behavior: "instant"});
-  return each;
+  const {x, y, width, height} = each.getClientRects()[0];
+  if (!each.contains(document.elementFromPoint(x + width / 2, y + height / 2))) return false;
+  each.dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true, view: window}));
+  return true;
 }
-return null;
+return false;
 """
 # A phone shows a page without a viewport scaled down.
 HAS_SIZE = """
@@ -89,10 +87,24 @@ def wait_until(
     *,
     seconds: float = SECONDS,
 ) -> None:
-    """Wait for a condition, asking again while the page replaces what the condition looks at."""
-    WebDriverWait(driver, seconds, POLL, ignored_exceptions=BETWEEN_STATES).until(
-        condition, message
-    )
+    """Wait for a condition, asking again whatever the browser says while a page comes or goes."""
+
+    last_error: WebDriverException | None = None
+
+    def is_met(it: Chrome) -> bool:
+        nonlocal last_error
+        try:
+            return bool(condition(it))
+        except (InvalidSessionIdException, NoSuchWindowException):
+            raise AssertionError("the browser is gone") from None
+        except WebDriverException as error:
+            last_error = error
+            return False
+
+    try:
+        WebDriverWait(driver, seconds, POLL).until(is_met)
+    except TimeoutException:
+        raise TimeoutException(f"{message}; the browser's last error: {last_error}") from None
 
 
 def text(driver: Chrome) -> str:
@@ -101,7 +113,7 @@ def text(driver: Chrome) -> str:
 
     def read(it: Chrome) -> bool:
         nonlocal found
-        found = it.find_element(By.TAG_NAME, "body").text
+        found, _ = it.execute_script(READ)
         return True
 
     wait_until(driver, read, "the page has no text")
@@ -112,9 +124,8 @@ def wait_for(driver: Chrome, words: str) -> None:
     """Wait until the page says so and is loaded, so that its scripts answer the next press."""
 
     def says(it: Chrome) -> bool:
-        if words not in it.find_element(By.TAG_NAME, "body").text:
-            return False
-        return bool(it.execute_script("return document.readyState === 'complete'"))
+        found, is_loaded = it.execute_script(READ)
+        return is_loaded and words in found
 
     try:
         wait_until(driver, says)
@@ -141,16 +152,13 @@ def press_at(driver: Chrome, selector: str) -> None:
 def _press_first(
     driver: Chrome, selectors: list[str], words: str, *, is_whole: bool, seconds: float = SECONDS
 ) -> None:
-    """Find and press an element; again if it is not there yet, is covered, or was just replaced."""
-
-    def attempt(it: Chrome) -> bool:
-        element: WebElement | None = it.execute_script(FIND, ", ".join(selectors), words, is_whole)
-        if element is None:
-            return False
-        element.click()
-        return True
-
-    wait_until(driver, attempt, f"nothing to press says {words!r}", seconds=seconds)
+    """Press the middle of an element; again if it is not there yet or something covers it."""
+    wait_until(
+        driver,
+        lambda it: it.execute_script(PRESS, ", ".join(selectors), words, is_whole),
+        f"nothing to press says {words!r}",
+        seconds=seconds,
+    )
 
 
 def reach(driver: Chrome, element: WebElement) -> None:
