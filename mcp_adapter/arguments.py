@@ -2,7 +2,7 @@
 
 MCP hosts pass on types, enums and descriptions but drop `minimum` and `maximum`, so descriptions
 state every bound in words. An unknown argument is refused with the nearest valid name. Arguments that
-several tools share are defined at the end.
+several tools share, and the REST paths and parameters for arguments, are defined at the end.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from evidence import limits
+from evidence.record_ids import RecordRef, path_segment
 from mcp_adapter.errors import AdapterError
 
 Arguments: TypeAlias = Mapping[str, Any]
@@ -247,3 +248,45 @@ FILTER = object_(
 )
 EXPAND = string_list("expand", "Relations to include")
 EXPAND_LIMIT = object_("expand_limit", "{relation: count}", parse=_parse_expand_limit)
+
+
+def connection_params(connection_id: str | None) -> list[tuple[str, str]]:
+    """Return the REST parameter for a connection, if there is one."""
+    return [] if connection_id is None else [("connection_id", connection_id)]
+
+
+def stream_path(name: str) -> str:
+    """Return `/v1/streams/{stream}`."""
+    return f"/v1/streams/{path_segment(name)}"
+
+
+def record_path(ref: RecordRef) -> str:
+    """Return `/v1/streams/{stream}/records/{record_id}`."""
+    return f"{stream_path(ref.stream)}/records/{path_segment(ref.record_id)}"
+
+
+def query_params(arguments: Mapping[str, Any], *names: str) -> list[tuple[str, str]]:
+    """Return the REST parameters of those named arguments that were given."""
+    return [pair for name in names if name in arguments for pair in _pairs(name, arguments[name])]
+
+
+def _pairs(name: str, value: Any) -> list[tuple[str, str]]:
+    if name == "streams":
+        return [("streams[]", stream) for stream in value]
+    if isinstance(value, list):
+        return [(name, ",".join(value))]
+    if not isinstance(value, dict):
+        return [(name, _scalar(value))]
+    pairs = []
+    for key, member in value.items():
+        if isinstance(member, dict):
+            for operator, bound in member.items():
+                values = bound if isinstance(bound, list) else [bound]
+                pairs += [(f"{name}[{key}][{operator}]", _scalar(value)) for value in values]
+        else:
+            pairs.append((f"{name}[{key}]", _scalar(member)))
+    return pairs
+
+
+def _scalar(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

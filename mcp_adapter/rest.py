@@ -1,4 +1,4 @@
-"""The REST client interface of the adapter, its paths and parameters, and its implementation over HTTP.
+"""The REST client interface of the adapter, and its implementation over HTTP.
 
 `mcp_adapter.inprocess` implements the same interface without a socket. The adapter reads records
 in no other way.
@@ -11,8 +11,6 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import httpx2
 import orjson
-
-from evidence.record_ids import RecordRef, path_segment
 
 Params: TypeAlias = Sequence[tuple[str, str]]
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -64,48 +62,6 @@ class TokenRejected(Exception):  # noqa: N818 - named like the exceptions of the
 
 Authenticate: TypeAlias = Callable[[str | None], object]
 """Maps a bearer, or None if none was sent, to an opaque authority; raises `TokenRejected`."""
-
-
-def connection_params(connection_id: str | None) -> list[tuple[str, str]]:
-    """Return the REST parameter for a connection, if there is one."""
-    return [] if connection_id is None else [("connection_id", connection_id)]
-
-
-def stream_path(name: str) -> str:
-    """Return `/v1/streams/{stream}`."""
-    return f"/v1/streams/{path_segment(name)}"
-
-
-def record_path(ref: RecordRef) -> str:
-    """Return `/v1/streams/{stream}/records/{record_id}`."""
-    return f"{stream_path(ref.stream)}/records/{path_segment(ref.record_id)}"
-
-
-def query_params(arguments: Mapping[str, Any], *names: str) -> list[tuple[str, str]]:
-    """Return the REST parameters of those named arguments that were given."""
-    return [pair for name in names if name in arguments for pair in _pairs(name, arguments[name])]
-
-
-def _pairs(name: str, value: Any) -> list[tuple[str, str]]:
-    if name == "streams":
-        return [("streams[]", stream) for stream in value]
-    if isinstance(value, list):
-        return [(name, ",".join(value))]
-    if not isinstance(value, dict):
-        return [(name, _scalar(value))]
-    pairs = []
-    for key, member in value.items():
-        if isinstance(member, dict):
-            for operator, bound in member.items():
-                values = bound if isinstance(bound, list) else [bound]
-                pairs += [(f"{name}[{key}][{operator}]", _scalar(value)) for value in values]
-        else:
-            pairs.append((f"{name}[{key}]", _scalar(member)))
-    return pairs
-
-
-def _scalar(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class HttpRest:

@@ -13,9 +13,16 @@ from evidence import limits
 from evidence.item_lines import describe_read
 from evidence.json_text import dumps, json_size, wire_size
 from evidence.page_cutter import largest_that_fits, shrink_hit, shrink_record
-from mcp_adapter.arguments import Argument, Arguments, input_schema, integer, validate
+from mcp_adapter.arguments import (
+    Argument,
+    Arguments,
+    connection_params,
+    input_schema,
+    integer,
+    validate,
+)
 from mcp_adapter.errors import AdapterError, error_from_response
-from mcp_adapter.rest import NO_HEADERS, Params, Rest, RestResponse, connection_params
+from mcp_adapter.rest import NO_HEADERS, Params, Rest, RestResponse
 from mcp_adapter.targets import resolve_stream
 
 Body: TypeAlias = dict[str, Any]

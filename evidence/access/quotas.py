@@ -94,20 +94,6 @@ def charge_call(scope: Scope, grants: Iterable[GrantTerms], *, now: datetime) ->
     charge(scope, {str(grant.grant_id): DisclosureCost() for grant in grants}, now=now)
 
 
-def affected_grants(
-    scope: Scope, *, stream: str | None, connection_id: str | None
-) -> Sequence[GrantTerms]:
-    """Return the grants of a stream or connection, or all grants if the call names neither."""
-    return [
-        grant for grant in scope.grants
-        if any(
-            stream in (None, terms.name)
-            and (connection_id is None or connection_id in terms.connection_ids)
-            for terms in grant.streams
-        )
-    ]  # fmt: skip
-
-
 def check_call_quota(scope: Scope, grants: Iterable[GrantTerms], *, now: datetime) -> None:
     """Refuse a call before reading if no affected grant has a call left. No query.
 

@@ -25,12 +25,12 @@ from rest_framework.views import APIView
 from typing_extensions import override
 
 from evidence.access.gate import Gate
-from evidence.access.quotas import affected_grants, charge_call, check_call_quota
+from evidence.access.quotas import charge_call, check_call_quota
 from evidence.access.scope import GrantTerms, Scope, TokenKind
 from evidence.access.tokens import authenticate_again
 from evidence.api import error_responses
 from evidence.api.authentication import BearerAuthentication
-from evidence.api.disclosed_records import disclosed_items
+from evidence.api.envelopes import disclosed_items
 from evidence.api.error_responses import permission_offer, record_refused_call
 from evidence.api.json_io import OrjsonRenderer
 from evidence.api.query_parameters import QueryParameters
@@ -100,7 +100,7 @@ class PublicView(APIView):
         response["Request-Id"] = response["X-Request-Id"] = self.request_id
         if response.status_code == 401:
             response["WWW-Authenticate"] = self._challenge(request)
-        if not _is_unsupported_version(response):
+        if not isinstance(self.error, UnsupportedVersion):
             response["PDPP-Version"] = PDPP_VERSION
         response.setdefault("Cache-Control", "private, no-store")
         return response
@@ -213,6 +213,17 @@ class GrantedView(PublicView):
         visible = self.gate.stream(self.kwargs["stream"], connection_id=self.query.connection_id())
         return names | {str(visible.stream.event_time_field)}
 
+    def _affected_grants(self, stream: str | None, connection_id: str | None) -> list[GrantTerms]:
+        """Return the grants of a stream or connection, or all grants if the call names neither."""
+        return [
+            grant for grant in self.scope.grants
+            if any(
+                stream in (None, terms.name)
+                and (connection_id is None or connection_id in terms.connection_ids)
+                for terms in grant.streams
+            )
+        ]  # fmt: skip
+
     @property
     def _charged_grants(self) -> Sequence[GrantTerms]:
         """The grants that a response without records counts for."""
@@ -269,11 +280,10 @@ class GrantedView(PublicView):
             raise WrongTokenKind(message="This route requires an owner token.")
         self.scope = scope
         named = self.query.text("connection_id") or self.query.text("connector_instance_id")
-        self.affected_grants = affected_grants(
-            scope, stream=kwargs.get("stream"), connection_id=named
-        )
+        self.affected_grants = self._affected_grants(kwargs.get("stream"), named)
         self.charges_all_grants = self.charges_all_grants or "stream" in kwargs or named is not None
-        check_call_quota(scope, self.affected_grants, now=timezone.now())
+        if any(grant.limits for grant in self.affected_grants):
+            check_call_quota(scope, self.affected_grants, now=timezone.now())
         if request.method not in READ_METHODS:  # reads are charged with what they disclose
             charge_call(scope, self._charged_grants, now=timezone.now())
         self.gate = Gate(scope, connector_id=self.query.text("connector_id"))
@@ -304,8 +314,3 @@ def _response_bytes(response: HttpResponseBase) -> int:
         response.measured = content if response.status_code == 200 else None  # type: ignore[attr-defined]
         return len(content)
     return int(response.get("Content-Length", "0")) if response.streaming else 0
-
-
-def _is_unsupported_version(response: Response) -> bool:
-    data = getattr(response, "data", None)  # a streaming response has none
-    return isinstance(data, dict) and data.get("error", {}).get("code") == "unsupported_version"

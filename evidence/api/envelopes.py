@@ -1,23 +1,25 @@
-"""Build the JSON envelopes of records, streams and field windows (contracts 2 and 3).
+"""Build the JSON envelopes of records (contracts 2 and 3), and extract what a response discloses.
 
-Readers decide what may be seen. Only `with_expanded` reads: one query per relation.
+Readers decide what may be seen. The final body is read, after size budgets have cut it. A new body
+type must be added to `disclosed_items`, so that no response is sent unrecorded.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
+from evidence.access.gate import Gate
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api.query_parameters import ApiWarning
 from evidence.declarations.authorship import determine_origin
 from evidence.declarations.declaration import BLOB_REFERENCE, TEXT_TYPE
-from evidence.declarations.values import money_texts
+from evidence.declarations.values import currency_field, money_texts
 from evidence.json_text import clip, clip_bytes
+from evidence.ledger.entries import DisclosedItem
 from evidence.reading.changes import Tombstone
-from evidence.reading.expansion import Children, Expansion, Related, load_related
-from evidence.reading.field_windows import FieldWindow, QuoteCheck
 from evidence.record_ids import path_segment
 
 Json = dict[str, Any]
@@ -188,100 +190,107 @@ def field_window_link(stream: str, record_key: str, field: str, connection_id: s
     }
 
 
-def field_window_body(
-    visible: VisibleRecords, window: FieldWindow, *, record_key: str, path: str, url: str
-) -> Json:
-    """Return the envelope of a field window (contract 3.6)."""
-    window_members: Json = {
-        "text": window.text,
-        "start_chars": window.start_chars,
-        "end_chars": window.end_chars,
-        "limit_chars": window.limit_chars,
-        "total_chars": window.total_chars,
-        "complete": window.complete,
-        "has_more": window.next_offset_chars is not None,
-        "next_offset_chars": window.next_offset_chars,
-        "previous_offset_chars": window.previous_offset_chars,
-    }
-    if window.match is not None:
-        window_members["match_start_chars"], window_members["match_end_chars"] = window.match
-    field: Json = {"path": path, "type": window.json_type, "size_bytes": window.size_bytes}
-    field |= {} if window.item_count is None else {"item_count": window.item_count}
-    if window.json_type != "string":
-        field["media_type"] = "application/json"
-    if window.blob_id is not None:
-        field["blob"] = {
-            "blob_id": window.blob_id,
-            "fetch_url": blob_url(window.blob_id, window.connection_id),
-        }
-    body: Json = {
-        "object": "field_window",
-        "stream": visible.stream.name,
-        "record_id": record_key,
-        "connection_id": window.connection_id,
-        "connector_key": visible.source.connector_key,
-        "origin": window.origin,
-        "field": field,
-        "window": window_members,
-        "url": url,
-    }
-    if window.verdict is not None:
-        body["verification"] = verification_body(window.verdict)
-    return body
+METADATA_OBJECTS = frozenset(
+    {"schema", "connector", "stream_metadata", "collector_state", "owner_connection"}
+)
+"""Body types that describe streams and connections and contain no records."""
+_ROLE_MEMBERS = frozenset({"title", "authored_at", "actor", "amount", "money"})
 
 
-def verification_body(verdict: QuoteCheck) -> Json:
-    """Return the result of checking a quote."""
-    body: Json = {"status": verdict.status, "field_sha256": verdict.field_sha256}
-    if verdict.found_at is not None:
-        body["found_at_chars"] = verdict.found_at
-    if verdict.field_changed is not None:
-        body["field_changed"] = verdict.field_changed
-    return body
+class UnknownResponseType(Exception):  # noqa: N818 - a bug in a view, not a bad request
+    """The response has an object type that this module does not handle."""
 
 
-def with_expanded(
-    bodies: Sequence[dict[str, Any]],
-    records: Sequence[VisibleRecord],
-    expansions: Sequence[Expansion],
-) -> list[dict[str, Any]]:
-    """Return the envelopes of `records` with their related records. One query per relation."""
-    if not expansions:
-        return list(bodies)
-    related_records = load_related(records, expansions)
+def disclosed_items(
+    body: Json, *, gate: Gate, filter_fields: frozenset[str]
+) -> list[DisclosedItem]:
+    """Return the records and fields in `body`.
+
+    A filtered response also discloses the values of `filter_fields`. Raises UnknownResponseType.
+    """
+    if body["object"] == "list":
+        return list(_listed(body, gate, filter_fields=filter_fields))
+    return list(_disclosed(body, gate))
+
+
+def _listed(body: Json, gate: Gate, *, filter_fields: frozenset[str]) -> Iterator[DisclosedItem]:
+    shared = body.get("shared", {})  # of the compact form
+    for row in body["data"]:
+        for index, item in enumerate(_disclosed({**shared, **row} if shared else row, gate)):
+            # Related records follow the record that the filter selected.
+            is_selected = index == 0 and filter_fields
+            yield replace(item, fields=item.fields | filter_fields) if is_selected else item
+
+
+def _disclosed(body: Json, gate: Gate) -> Iterator[DisclosedItem]:
+    kind = body["object"]
+    if kind == "list":
+        for row in body["data"]:
+            yield from _disclosed(row, gate)
+    elif kind == "record":
+        yield _record(body, gate)
+        for related in (body.get("expanded") or {}).values():
+            if related is not None:
+                yield from _disclosed(related, gate)
+    elif kind == "search_result":
+        yield _hit(body, gate)
+    elif kind == "field_window":
+        yield _item(body, body["record_id"], {_top_level_field(body["field"]["path"])})
+    elif kind == "stream":
+        yield DisclosedItem(body["connection_id"], body["name"], None, frozenset())
+    elif kind not in METADATA_OBJECTS:
+        raise UnknownResponseType(kind)
+
+
+def aggregate_disclosures(
+    visible: VisibleRecords, *, fields: frozenset[str]
+) -> list[DisclosedItem]:
+    """Return one item per connection for a count or an empty result."""
     return [
-        body
-        | {
-            "expanded": {
-                expansion.relation.name: _related_body(record, expansion, related)
-                for expansion, related in relations
-            }
-        }
-        for body, record, relations in zip(bodies, records, related_records, strict=True)
+        DisclosedItem(facts.connection_id, visible.stream.name, None, fields)
+        for facts in visible.connections
     ]
 
 
-def _related_body(
-    parent: VisibleRecord, expansion: Expansion, related: Related
-) -> dict[str, Any] | None:
-    if isinstance(related, Children):
-        return {
-            "object": "list",
-            **_list_url(parent, expansion),
-            "has_more": related.has_more,
-            "data": [
-                record_body(expansion.child, record, record.data) for record in related.records
-            ],
-        }
-    return None if related is None else record_body(expansion.child, related, related.data)
+def _record(body: Json, gate: Gate) -> DisclosedItem:
+    # A deleted record gets no pseudonym: it may have been erased.
+    key = None if body.get("deleted") else body["id"]
+    fields = {*body.get("data", ())}
+    if money := body.get("money"):
+        stream = gate.stream(body["stream"], connection_id=body["connection_id"]).stream
+        fields |= {currency for name in money if (currency := currency_field(stream, name))}
+    return _item(body, key, fields)
 
 
-def _list_url(parent: VisibleRecord, expansion: Expansion) -> dict[str, Any]:
-    """Return the URL that lists all children, if the client may filter by the foreign key."""
-    child, key = expansion.child, expansion.relation.foreign_key
-    if not child.can_filter_by(key):
-        return {}
-    query = urlencode(
-        {f"filter[{key}]": parent.record_key, "connection_id": parent.connection.connection_id}
-    )
-    return {"url": f"/v1/streams/{quote(child.stream.name, safe='')}/records?{query}"}
+def _hit(body: Json, gate: Gate) -> DisclosedItem:
+    matched = (excerpt["field_path"] for excerpt in body["evidence_excerpts"])
+    fields = {*body.get("matched_fields", ()), *matched, *_role_fields(body, gate)}
+    if "snippet" in body:  # of a semantic match, where no word matched
+        fields.add(body["snippet"]["field"])
+    return _item(body, body["record_key"], fields)
+
+
+def _role_fields(body: Json, gate: Gate) -> set[str]:
+    """Return the fields whose values the members of an item show by their role."""
+    if not _ROLE_MEMBERS & body.keys():
+        return set()
+    stream = gate.stream(body["stream"], connection_id=body["connection_id"]).stream
+    fields = {
+        "title": stream.heading_field,
+        "authored_at": stream.event_time_field,
+        "actor": stream.actor_field,
+        "amount": stream.amount_field,
+        "money": currency_field(stream, stream.amount_field or ""),
+    }
+    return {name for member, name in fields.items() if member in body and name is not None}
+
+
+def _item(body: Json, record_key: str | None, fields: set[str]) -> DisclosedItem:
+    return DisclosedItem(body["connection_id"], body["stream"], record_key, frozenset(fields))
+
+
+def _top_level_field(path: str) -> str:
+    """Return the top-level field of a field name or JSON Pointer."""
+    if not path.startswith("/"):
+        return path
+    return path.split("/")[1].replace("~1", "/").replace("~0", "~")

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from django.conf import settings
 
 from evidence import limits
-from evidence.access.records import VisibleRecords
-from evidence.api.envelopes import field_window_link
+from evidence.access.records import VisibleRecord, VisibleRecords
+from evidence.api.envelopes import field_window_link, record_body
 from evidence.api.query_parameters import QueryParameters
 from evidence.errors import InvalidRequest
 from evidence.item_lines import describe_read, hit_entry, hit_line, record_line
@@ -27,6 +28,7 @@ from evidence.page_cutter import (
     shrink_hit,
     shrink_record,
 )
+from evidence.reading.expansion import Children, Expansion, Related, load_related
 
 Json = dict[str, Any]
 
@@ -242,3 +244,50 @@ def _measure(
 def _window_link(record: Json, field: str) -> Json:
     link = field_window_link(record["stream"], record["id"], field, record["connection_id"])
     return {name: link[name] for name in link if name != "object"}
+
+
+def with_expanded(
+    bodies: Sequence[dict[str, Any]],
+    records: Sequence[VisibleRecord],
+    expansions: Sequence[Expansion],
+) -> list[dict[str, Any]]:
+    """Return the envelopes of `records` with their related records. One query per relation."""
+    if not expansions:
+        return list(bodies)
+    related_records = load_related(records, expansions)
+    return [
+        body
+        | {
+            "expanded": {
+                expansion.relation.name: _related_body(record, expansion, related)
+                for expansion, related in relations
+            }
+        }
+        for body, record, relations in zip(bodies, records, related_records, strict=True)
+    ]
+
+
+def _related_body(
+    parent: VisibleRecord, expansion: Expansion, related: Related
+) -> dict[str, Any] | None:
+    if isinstance(related, Children):
+        return {
+            "object": "list",
+            **_list_url(parent, expansion),
+            "has_more": related.has_more,
+            "data": [
+                record_body(expansion.child, record, record.data) for record in related.records
+            ],
+        }
+    return None if related is None else record_body(expansion.child, related, related.data)
+
+
+def _list_url(parent: VisibleRecord, expansion: Expansion) -> dict[str, Any]:
+    """Return the URL that lists all children, if the client may filter by the foreign key."""
+    child, key = expansion.child, expansion.relation.foreign_key
+    if not child.can_filter_by(key):
+        return {}
+    query = urlencode(
+        {f"filter[{key}]": parent.record_key, "connection_id": parent.connection.connection_id}
+    )
+    return {"url": f"/v1/streams/{quote(child.stream.name, safe='')}/records?{query}"}

@@ -16,11 +16,12 @@ from mcp_adapter.arguments import (
     Arguments,
     choice,
     limit_argument,
+    query_params,
+    stream_path,
     string,
     string_list,
 )
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.rest import query_params, stream_path
 from mcp_adapter.tool import (
     AGGREGATE_BUDGET,
     PAGE_BUDGET,

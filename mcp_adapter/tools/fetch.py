@@ -13,9 +13,17 @@ from evidence.page_cutter import (
     largest_that_fits,
     shrink_record,
 )
-from mcp_adapter.arguments import CONNECTION_ID, EXPAND, EXPAND_LIMIT, FIELDS, string
+from mcp_adapter.arguments import (
+    CONNECTION_ID,
+    EXPAND,
+    EXPAND_LIMIT,
+    FIELDS,
+    connection_params,
+    query_params,
+    record_path,
+    string,
+)
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.rest import connection_params, query_params, record_path
 from mcp_adapter.targets import parse_record, referenced_blob_id, resolve_record
 from mcp_adapter.tool import (
     READ_BUDGET,

@@ -28,9 +28,10 @@ from mcp_adapter.arguments import (
     Arguments,
     choice,
     limit_argument,
+    query_params,
+    stream_path,
     string,
 )
-from mcp_adapter.rest import query_params, stream_path
 from mcp_adapter.tool import (
     PAGE_BUDGET,
     Call,

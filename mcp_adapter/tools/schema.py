@@ -5,9 +5,8 @@ from typing import Any
 from evidence.item_lines import next_call
 from evidence.json_text import dumps, wire_size
 from evidence.page_cutter import largest_that_fits
-from mcp_adapter.arguments import CURSOR, Arguments, choice, string
+from mcp_adapter.arguments import CURSOR, Arguments, choice, query_params, string
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.rest import query_params
 from mcp_adapter.schema_pages import SchemaEntry, build_page, split_entries
 from mcp_adapter.tool import PAGE_BUDGET, SEARCH_BUDGET, Budget, Call, Result, Tool
 

@@ -22,11 +22,12 @@ from mcp_adapter.arguments import (
     Arguments,
     choice,
     limit_argument,
+    query_params,
     string,
     string_list,
 )
 from mcp_adapter.errors import AdapterError, error_from_response
-from mcp_adapter.rest import Params, query_params
+from mcp_adapter.rest import Params
 from mcp_adapter.tool import (
     SEARCH_BUDGET,
     Call,

@@ -15,6 +15,7 @@ from evidence.access.grant_lifecycle import narrow_grant
 from evidence.access.grant_states import state_of, with_grant_state, with_token_state
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
+from evidence.api.base_views import GrantedView
 from evidence.models.grants import Grant
 from evidence.models.ledger import Disclosure
 from tests.owner.pages.browser import Browser
@@ -81,12 +82,14 @@ def test_answer_is_refused_if_the_grant_closes_meanwhile(
     committed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     once = granted(committed)
+    authorize = GrantedView.initial
 
-    def close(*args: object, **kwargs: object) -> None:
+    def close_after_authorization(view: GrantedView, *args: Any, **kwargs: Any) -> None:
+        authorize(view, *args, **kwargs)
         past = timezone.now() - timedelta(seconds=1)
         Grant.unscoped.filter(pk=grant_of(once).pk).update(readable_until=past)
 
-    monkeypatch.setattr("evidence.api.base_views.check_call_quota", close)
+    monkeypatch.setattr(GrantedView, "initial", close_after_authorization)
 
     refused = once.get(LIST, "otto")
 

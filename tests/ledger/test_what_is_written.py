@@ -8,7 +8,7 @@ from django.db import InterfaceError, OperationalError, connection
 
 from evidence.access.scope import TokenKind
 from evidence.api.base_views import GrantedView
-from evidence.api.disclosed_records import UnknownResponseType
+from evidence.api.envelopes import UnknownResponseType
 from evidence.ledger.disclosures import (
     DisclosureEntry,
     disclosures_of_record,

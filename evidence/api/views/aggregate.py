@@ -15,7 +15,7 @@ from evidence.access.buckets import GRANULARITIES
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.api import envelopes, list_form
 from evidence.api.base_views import GrantedView
-from evidence.api.disclosed_records import aggregate_disclosures
+from evidence.api.envelopes import aggregate_disclosures
 from evidence.api.query_parameters import (
     CONNECTION_PARAMETERS,
     ApiWarning,

@@ -36,7 +36,7 @@ from evidence.errors import (
 )
 from evidence.json_text import json_size
 from evidence.reading import blobs, field_windows, records
-from evidence.reading.field_windows import ExpectedText
+from evidence.reading.field_windows import ExpectedText, FieldWindow, QuoteCheck
 from evidence.storing import record_erasure
 from evidence.storing.erasure_orders import ErasureScope, create_erasure
 
@@ -109,7 +109,7 @@ class RecordView(GrantedView):
         body = envelopes.record_body(visible, record, data)
         body |= envelopes.main_text_member(visible, data)
         data_bytes = json_size(body["data"])
-        bodies = envelopes.with_expanded([body], [record], expansions)
+        bodies = list_form.with_expanded([body], [record], expansions)
         order = list_form.order_of_fields(visible)
         body = list_form.fit_item(bodies[0], list_form.parse_list_form(self.query), order=order)
         return Response(
@@ -164,13 +164,7 @@ class FieldWindowView(GrantedView):
     def get(self, request: Request, stream: str, record_id: str) -> Response:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
         window = field_windows.read(visible, record_id, parse_window(self.query))
-        body = envelopes.field_window_body(
-            visible,
-            window,
-            record_key=record_id,
-            path=self.query.text("field") or "",
-            url=self.query.path.partition("?")[0],
-        )
+        body = _window_body(self.query, visible, window, record_key=record_id)
         return Response(
             envelopes.with_links_and_meta(
                 body, self_link=self.query.path, warnings=self.query.warnings
@@ -257,3 +251,58 @@ def _number(
         bounds = f"from {min_value}" + (f" to {max_value}" if max_value is not None else " up")
         raise InvalidWindow(message=f"{name} takes a whole number {bounds}.", param=name)
     return number
+
+
+def _window_body(
+    query: QueryParameters, visible: VisibleRecords, window: FieldWindow, *, record_key: str
+) -> dict[str, Any]:
+    """Return the envelope of a field window (contract 3.6)."""
+    window_members: dict[str, Any] = {
+        "text": window.text,
+        "start_chars": window.start_chars,
+        "end_chars": window.end_chars,
+        "limit_chars": window.limit_chars,
+        "total_chars": window.total_chars,
+        "complete": window.complete,
+        "has_more": window.next_offset_chars is not None,
+        "next_offset_chars": window.next_offset_chars,
+        "previous_offset_chars": window.previous_offset_chars,
+    }
+    if window.match is not None:
+        window_members["match_start_chars"], window_members["match_end_chars"] = window.match
+    field: dict[str, Any] = {
+        "path": query.text("field") or "",
+        "type": window.json_type,
+        "size_bytes": window.size_bytes,
+    }
+    field |= {} if window.item_count is None else {"item_count": window.item_count}
+    if window.json_type != "string":
+        field["media_type"] = "application/json"
+    if window.blob_id is not None:
+        field["blob"] = {
+            "blob_id": window.blob_id,
+            "fetch_url": envelopes.blob_url(window.blob_id, window.connection_id),
+        }
+    body: dict[str, Any] = {
+        "object": "field_window",
+        "stream": visible.stream.name,
+        "record_id": record_key,
+        "connection_id": window.connection_id,
+        "connector_key": visible.source.connector_key,
+        "origin": window.origin,
+        "field": field,
+        "window": window_members,
+        "url": query.path.partition("?")[0],
+    }
+    return (
+        body if window.verdict is None else body | {"verification": _verification(window.verdict)}
+    )
+
+
+def _verification(verdict: QuoteCheck) -> dict[str, Any]:
+    return {
+        "status": verdict.status,
+        "field_sha256": verdict.field_sha256,
+        **({} if verdict.found_at is None else {"found_at_chars": verdict.found_at}),
+        **({} if verdict.field_changed is None else {"field_changed": verdict.field_changed}),
+    }

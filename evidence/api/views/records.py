@@ -16,7 +16,7 @@ from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL
 from evidence.api import envelopes, list_form
 from evidence.api.base_views import GrantedView
-from evidence.api.disclosed_records import aggregate_disclosures
+from evidence.api.envelopes import aggregate_disclosures
 from evidence.api.query_parameters import (
     CONNECTION_PARAMETERS,
     EXPAND_PARAMETERS,
@@ -87,7 +87,7 @@ class RecordsView(GrantedView):
         counted, extent = self._count(visible, where, page), self._window(visible, where)
         longest = self._max_cursor_length(page, query) if form.total else 0
         envelope = list_form.envelope_size(self.query, form, cursor=longest, meta=[counted, extent])
-        rows = envelopes.with_expanded(data, page.records, expansions)
+        rows = list_form.with_expanded(data, page.records, expansions)
         shown = list_form.fit_items(rows, form, envelope, order=list_form.order_of_fields(visible))
         body = self._body(stream, page, shown, query)
         return Response(

@@ -5,7 +5,7 @@ The compact body of `/v1/schema` has one string per field (contract 2).
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import orjson
 from django.http.response import HttpResponseBase
@@ -17,7 +17,6 @@ from evidence import limits
 from evidence.access.scope import ConnectionFacts
 from evidence.api import envelopes, schema_bodies
 from evidence.api.base_views import GrantedView
-from evidence.api.disclosed_records import schema_disclosures
 from evidence.api.query_parameters import CONNECTION_PARAMETERS, ApiWarning
 from evidence.api.schema_bodies import (
     Json,
@@ -161,7 +160,7 @@ class SchemaView(GrantedView):
 
     @override
     def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
-        return schema_disclosures(self.counted)
+        return _schema_disclosures(self.counted)
 
 
 class StreamsView(GrantedView):
@@ -210,4 +209,15 @@ class StreamView(GrantedView):
 
     @override
     def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
-        return schema_disclosures(self.counted)
+        return _schema_disclosures(self.counted)
+
+
+def _schema_disclosures(sources: Iterable[SourceCapability]) -> list[DisclosedItem]:
+    """Return the streams of a schema response whose record count or freshness it shows."""
+    return [
+        item
+        for source in sources
+        for row in source.streams
+        if row.record_count is not None or row.captured_at is not None
+        for item in envelopes.aggregate_disclosures(row.visible, fields=frozenset())
+    ]

@@ -14,7 +14,7 @@ from evidence.access import crypto
 from evidence.access.records import VisibleRecords
 from evidence.api import envelopes, list_form, search_bodies
 from evidence.api.base_views import GrantedView
-from evidence.api.disclosed_records import aggregate_disclosures
+from evidence.api.envelopes import aggregate_disclosures
 from evidence.api.query_parameters import CONNECTION_PARAMETERS, unmatched_warnings
 from evidence.errors import InvalidRequest, NotFound
 from evidence.json_text import Size
