@@ -270,11 +270,7 @@ def _window_body(
     }
     if window.match is not None:
         window_members["match_start_chars"], window_members["match_end_chars"] = window.match
-    field: dict[str, Any] = {
-        "path": query.text("field") or "",
-        "type": window.json_type,
-        "size_bytes": window.size_bytes,
-    }
+    field: dict[str, Any] = {"type": window.json_type, "size_bytes": window.size_bytes}
     field |= {} if window.item_count is None else {"item_count": window.item_count}
     if window.json_type != "string":
         field["media_type"] = "application/json"
@@ -290,7 +286,7 @@ def _window_body(
         "connection_id": window.connection_id,
         "connector_key": visible.source.connector_key,
         "origin": window.origin,
-        "field": field,
+        "field": {"path": query.text("field") or "", **field},
         "window": window_members,
         "url": query.path.partition("?")[0],
     }
