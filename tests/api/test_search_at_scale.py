@@ -66,7 +66,7 @@ def crowded(_crowd: Arranged[World], db: None) -> World:
 @pytest.fixture
 def scaled(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[Any, int]], None]:
     # No grant shows so few rows that all of them are read.
-    monkeypatch.setattr(match_counts, "FEW_VISIBLE_ROWS", 0)
+    monkeypatch.setattr(matches, "FEW_VISIBLE_ROWS", 0)
     for name in ("SCORE_ALL_ROWS", "SMALL_STREAM_ROWS"):  # on a cluster
         monkeypatch.setattr(small_streams, name, -1)
 

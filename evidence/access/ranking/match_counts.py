@@ -4,7 +4,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, product
 from typing import Final, NamedTuple
 
@@ -17,8 +17,7 @@ from evidence.access.ranking.scores import (
     by_node,
     select_matches,
 )
-from evidence.access.scope import Only
-from evidence.access.sql import SQL, fetch_all_generic_plan, fetch_union, union_all
+from evidence.access.sql import SQL, fetch_all_generic_plan, union_all
 
 CACHE_SIZE: Final = 256
 MIN_CACHED_COUNT: Final = 1_000
@@ -96,8 +95,6 @@ MAX_SPLIT_TERMS: Final = 2
 """Maximum number of words to look up tier by tier; more words have too many combinations."""
 SPLIT_TIERS: Final = 2
 """Number of lowest tiers of two words to look up separately; most rows match them."""
-FEW_VISIBLE_ROWS: Final = 10_000
-"""Up to this many visible rows, test each row for a match."""
 
 
 def count_matches(queries: Sequence[StreamQuery], *, max_count: int) -> int:
@@ -208,35 +205,6 @@ def _requires_each_word(terms: CompiledQuery) -> bool:
 
 def _lexemes(alternatives: str) -> list[str]:
     return alternatives.strip("()").split(" | ")
-
-
-def mark_few_visible(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
-    """Return the queries, with ``has_few_rows`` set if their grants show only few rows.
-
-    One query, or none if no grant restricts times or records.
-    """
-    restricted = [number for number, query in enumerate(queries) if is_restricted(query)]
-    if not restricted:
-        return list(queries)
-    visible = (
-        SQL("SELECT %s::int, count(*) FROM (SELECT 1 FROM (", (number,))
-        + queries[number].visible.select(SQL("1"), source=TIME_INDEXED_TEXT)
-        + SQL(f") r LIMIT {FEW_VISIBLE_ROWS + 1}) c")
-        for number in restricted
-    )
-    few = {number for number, count in fetch_union(visible) if count <= FEW_VISIBLE_ROWS}
-    return [
-        replace(query, has_few_rows=query.has_few_rows or number in few)
-        for number, query in enumerate(queries)
-    ]
-
-
-def is_restricted(query: StreamQuery) -> bool:
-    """Return whether a grant restricts times or records, so that hidden records may match."""
-    return any(
-        grant.terms.time is not None or isinstance(grant.terms.records, Only)
-        for grant in query.visible.granted
-    )
 
 
 def _count_sequentially(queries: Sequence[StreamQuery], max_count: int) -> int:

@@ -6,18 +6,15 @@ the cost of an answer, never its content.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from django.conf import settings
 
-from evidence.access.ranking.match_counts import count_matches, is_restricted, mark_few_visible
-from evidence.access.ranking.scores import CompiledQuery as CompiledQuery
-from evidence.access.ranking.scores import HitPosition as HitPosition
-from evidence.access.ranking.scores import SearchHitKey as SearchHitKey
-from evidence.access.ranking.scores import StreamQuery as StreamQuery
+from evidence.access.ranking.match_counts import count_matches
 from evidence.access.ranking.scores import (
+    TIME_INDEXED_TEXT,
     all_hits,
     best_first,
     by_node,
@@ -26,6 +23,10 @@ from evidence.access.ranking.scores import (
     hit_key,
     newest_first,
 )
+from evidence.access.ranking.scores import CompiledQuery as CompiledQuery
+from evidence.access.ranking.scores import HitPosition as HitPosition
+from evidence.access.ranking.scores import SearchHitKey as SearchHitKey
+from evidence.access.ranking.scores import StreamQuery as StreamQuery
 from evidence.access.ranking.small_streams import (
     SMALL_STREAM_ROWS,
     SmallStreamMatches,
@@ -135,7 +136,7 @@ class Matches:
         """The records of each connection and wholly visible stream on Citus; empty on one server."""
         if not settings.PDPP_DISTRIBUTED:
             return {}
-        return record_counts([each.visible for each in self._queries if not is_restricted(each)])
+        return record_counts([each.visible for each in self._queries if not each.is_restricted])
 
     @cached_property
     def _nodes(self) -> "Sequence[NodeMatches | SmallStreamMatches]":
@@ -253,3 +254,28 @@ class NodeMatches:
             complete = sum(map(scan.is_complete_until, hits))
             size = size * max(4, min(16, 3 * limit // max(complete, 1))) // 2
         return None
+
+
+FEW_VISIBLE_ROWS: Final = 10_000
+"""Up to this many visible rows, test each row for a match."""
+
+
+def mark_few_visible(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
+    """Return the queries, with ``has_few_rows`` set if their grants show only few rows.
+
+    One query, or none if no grant restricts times or records.
+    """
+    restricted = [number for number, query in enumerate(queries) if query.is_restricted]
+    if not restricted:
+        return list(queries)
+    visible = (
+        SQL("SELECT %s::int, count(*) FROM (SELECT 1 FROM (", (number,))
+        + queries[number].visible.select(SQL("1"), source=TIME_INDEXED_TEXT)
+        + SQL(f") r LIMIT {FEW_VISIBLE_ROWS + 1}) c")
+        for number in restricted
+    )
+    few = {number for number, count in fetch_union(visible) if count <= FEW_VISIBLE_ROWS}
+    return [
+        replace(query, has_few_rows=query.has_few_rows or number in few)
+        for number, query in enumerate(queries)
+    ]

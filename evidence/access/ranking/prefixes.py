@@ -8,7 +8,7 @@ from typing import Final
 
 from django.conf import settings
 
-from evidence.access.ranking.match_counts import mark_few_visible
+from evidence.access.ranking.matches import mark_few_visible
 from evidence.access.ranking.scores import CompiledQuery, StreamQuery, rows_of_connections
 from evidence.access.records import VisibleRecords
 from evidence.access.sql import SQL, fetch_all_generic_plan, fetch_union, join_sql

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from django.conf import settings
 
 from evidence.access.records import VisibleRecords
+from evidence.access.scope import Only
 from evidence.access.sql import (
     MAX_NAMED_CONNECTIONS,
     SQL,
@@ -53,6 +54,14 @@ class StreamQuery:
     def shows_time(self) -> bool:
         """Return whether the consent time is visible and may order hits; if hidden, it counts as missing."""
         return not self.hides_time and self.visible.shows(self.visible.stream.consent_time_field)
+
+    @property
+    def is_restricted(self) -> bool:
+        """Return whether a grant restricts times or records, so that hidden records may match."""
+        return any(
+            grant.terms.time is not None or isinstance(grant.terms.records, Only)
+            for grant in self.visible.granted
+        )
 
     def for_connection(self, connection_id: str) -> "StreamQuery":
         """Return the same query of the rows of one connection, in the same order."""

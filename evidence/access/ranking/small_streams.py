@@ -9,7 +9,6 @@ the inverted index with any statistics. A node plans these for their values, and
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evidence.access.ranking.match_counts import is_restricted
 from evidence.access.ranking.scores import (
     SearchHitKey,
     SortKey,
@@ -56,7 +55,7 @@ def search_small_streams(
     """
     for number, query in enumerate(queries):
         # Hidden records may not add to the cost; conditions on other tables need a subquery.
-        if is_restricted(query) or query.visible.where:
+        if query.is_restricted or query.visible.where:
             continue
         for id_ in query.visible.connection_for:
             records = counts.get((id_, query.visible.stream.name), 0)
