@@ -35,7 +35,7 @@ class Cast:
 
     def http(self, who: str | None = None, **more: Any) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who else {}
-        return httpx2.Client(base_url=self.origin, headers=headers, timeout=30, **more)
+        return httpx2.Client(base_url=self.origin, headers=headers, timeout=60, **more)
 
     def call_tool(self, http: httpx2.Client, name: str, **arguments: Any) -> httpx2.Response:
         params = {"name": name, "arguments": arguments}

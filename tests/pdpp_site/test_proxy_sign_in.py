@@ -45,7 +45,7 @@ def web(settings: Any) -> Iterator[Web]:
 
 def ask(web: Web, peer: str, *headers: str) -> dict[str, str]:
     head = "".join(f"{each}\r\n" for each in headers)
-    with socket.create_connection(("127.0.0.1", web.port), 10, source_address=(peer, 0)) as line:
+    with socket.create_connection(("127.0.0.1", web.port), 60, source_address=(peer, 0)) as line:
         request = f"GET /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{head}\r\n"
         line.sendall(request.encode())
         said = b"".join(iter(lambda: line.recv(65_536), b""))

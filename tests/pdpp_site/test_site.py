@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import time
+import threading
 from collections.abc import Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -113,10 +113,12 @@ def test_readiness_warns_of_work_that_nobody_does(monkeypatch: pytest.MonkeyPatc
 
 def test_a_database_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdpp_site.asgi_app.READY_SECONDS", 0.05)
-    monkeypatch.setattr(schema_version, "not_ready_reason", partial(time.sleep, 0.3))
+    answered = threading.Event()
+    monkeypatch.setattr(schema_version, "not_ready_reason", partial(answered.wait, 60))
 
     with served(site()) as web:
         answer = web.get("/readyz")
+        answered.set()
 
     assert answer.status == 503
     assert "did not answer within" in json.loads(answer.content)["reason"]

@@ -33,6 +33,16 @@ class Web:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
 
+def read_until(line: socket.socket, words: bytes) -> bytes:
+    """Return what arrives up to the part with these words; a header and its body are two parts."""
+    said = b""
+    while words not in said:
+        part = line.recv(65_536)
+        assert part, said
+        said += part
+    return said
+
+
 def free_port() -> int:
     """Return a port for what has to know its address before it is served.
 
@@ -67,5 +77,5 @@ def served(
             server.handle_exit(
                 signal.SIGTERM, None
             )  # its loop would see should_exit a second later
-        thread.join(20)
+        thread.join(120)
         assert not thread.is_alive(), "the server does not stop"
