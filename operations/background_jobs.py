@@ -186,8 +186,11 @@ class _Loop:
         self.stopped, self.woken = threading.Event(), threading.Event()
 
     def run(self) -> None:
-        while not self.stopped.is_set():
+        while True:
+            # In this order: stopping sets `stopped`, then `woken`, and clears nothing.
             self.woken.clear()
+            if self.stopped.is_set():
+                return
             started = time.monotonic()
             try:
                 if not self._may_run():

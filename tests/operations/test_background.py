@@ -60,6 +60,23 @@ def test_long_job_stops_between_steps() -> None:
         assert begun.wait(60)
 
 
+def test_job_that_is_stopped_as_it_begins_again_does_not_rest() -> None:
+    class Woken(threading.Event):
+        def clear(self) -> None:
+            """Stop the job just before, as the thread that ends it may."""
+            loop.stopped.set()
+            self.set()
+            super().clear()
+
+    loop = background_jobs._Loop(lambda: iter([0]), 600, 600, background_jobs.always_allowed)
+    loop.woken = Woken()
+    thread = threading.Thread(target=loop.run, daemon=True)
+    thread.start()
+    thread.join(60)
+
+    assert not thread.is_alive()
+
+
 def test_vectors_job_embeds_missing_texts(embedded: World) -> None:
     EmbeddedStream.unscoped.all().delete()
     assert sum(background_jobs.vectors()) == 0
