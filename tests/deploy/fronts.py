@@ -126,7 +126,7 @@ def front(shipped: Shipped, chosen: Ports, upstreams: Sequence[int]) -> Iterator
                 yield Front(chosen.url, f"http://127.0.0.1:{chosen.http}", trusting)
             finally:
                 process.terminate()
-                process.wait(30)
+                process.wait(60)
 
 
 def _await_listening(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:

@@ -123,10 +123,10 @@ def test_half_a_header_is_given_up(reached: Reached) -> None:
     way, _ = reached
     port = int(way.url.rpartition(":")[2])
     with (
-        socket.create_connection(("127.0.0.1", port), 10) as plain,
+        socket.create_connection(("127.0.0.1", port), 60) as plain,
         way.trusting.wrap_socket(plain, server_hostname="127.0.0.1") as line,
     ):
-        line.settimeout(15)
+        line.settimeout(60)
         line.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
         with contextlib.suppress(ssl.SSLError, ConnectionError):
             while line.recv(4096):
@@ -148,7 +148,7 @@ class Slow(BaseHTTPRequestHandler):
         for part in (b"data: 1\n\n", b"data: 2\n\n"):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
             self.wfile.flush()
-            assert self.read.wait(30)
+            assert self.read.wait(60)
         self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *args: object) -> None:
@@ -165,7 +165,7 @@ def test_an_answer_is_passed_on_as_it_is_made(shipped: Shipped, tmp_path: Path) 
     try:
         with front(shipped, chosen, [server.server_port]) as way:
             line = http.client.HTTPSConnection(
-                "127.0.0.1", chosen.https, context=way.trusting, timeout=30
+                "127.0.0.1", chosen.https, context=way.trusting, timeout=60
             )
             line.request("POST", "/mcp", body=b"{}")
             answer = line.getresponse()

@@ -24,7 +24,7 @@ def test_the_service_starts_with_its_own_database_and_stops_it() -> None:
     with own_var() as var:
         service = unit("pdpp.service", var=var)
         with started(service, port=free_port(), **given) as server:
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
             connection.request("GET", "/readyz")
             assert connection.getresponse().status == 200
             connection.close()

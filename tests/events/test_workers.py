@@ -19,7 +19,7 @@ from tests.events.receiving import SUBSCRIPTIONS, Receiver, send_json
 from tests.events.test_changes import message_row
 from tests.world import World
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 pytestmark = pytest.mark.django_db(transaction=True)
 
 

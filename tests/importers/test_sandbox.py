@@ -165,7 +165,7 @@ def test_item_that_ends_the_process_has_a_receipt_and_the_others_are_imported(
 def test_item_that_never_ends_has_a_receipt_and_the_others_are_imported(
     install: Install, mood: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_process, "SILENCE_SECONDS", 3.0)
+    monkeypatch.setattr(sandbox_process, "SILENCE_SECONDS", 10.0)  # many times a start
     install()
 
     run(mood("one", "eval: __import__('time').sleep(999)", "three"))

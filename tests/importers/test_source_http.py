@@ -26,7 +26,7 @@ class DirectNetwork:
         self.sockets: list[socket.socket] = []
 
     def connect(self, host: str, port: int, *, is_encrypted: bool = True) -> socket.socket:
-        connected = socket.create_connection((host, port), timeout=20)
+        connected = socket.create_connection((host, port), timeout=60)
         if is_encrypted:
             connected = self.tls.wrap_socket(connected, server_hostname=host)
         self.sockets.append(connected)

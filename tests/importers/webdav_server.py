@@ -89,7 +89,7 @@ class _Listening(ThreadingMixIn, WSGIServer):
 
     def get_request(self) -> Any:
         connected, address = super().get_request()
-        connected.settimeout(30)
+        connected.settimeout(60)
         options = {"server_side": True, "do_handshake_on_connect": False}
         return self.context.wrap_socket(connected, **options), address
 

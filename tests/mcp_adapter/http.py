@@ -122,7 +122,7 @@ async def _exchange(
         sent.append(message)
 
     async with served.lifespan():
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await served.app(scope, receive, collect)
     start = sent[0]
     return Reply(

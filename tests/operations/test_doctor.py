@@ -197,7 +197,7 @@ def compressing(request: Request, forward: Forward) -> Reply:
 
 
 def hanging(request: Request, forward: Forward) -> Reply:
-    time.sleep(3)
+    time.sleep(120)  # far longer than its client waits, in a thread that nobody waits for
     return Reply(504, {})
 
 

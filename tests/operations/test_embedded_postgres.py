@@ -231,10 +231,10 @@ def test_symlink_target_in_tmp_keeps_its_owner(stopped: Path, fresh: Path, tmp_p
 
 
 def test_unresponsive_server_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded_postgres, "STOP_SECONDS", 0)
-    monkeypatch.setattr(embedded_postgres, "CONNECT_TIMEOUT_SECONDS", 2)
     server = EmbeddedPostgres(home, scratch=True)
     server.start()
+    monkeypatch.setattr(embedded_postgres, "STOP_SECONDS", 0)
+    monkeypatch.setattr(embedded_postgres, "CONNECT_TIMEOUT_SECONDS", 2)
     hanging = postmaster(home)
     hanging.suspend()
     try:

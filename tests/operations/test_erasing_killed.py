@@ -17,6 +17,8 @@ order = create_erasure(ErasureScope.STREAM, owner_id=sys.argv[1], by="a test", n
              connection_id="cin_personal", stream="messages")
 for so_far in run_erasure(order, now=timezone.now()):
     print(so_far.removed.get("records", 0), flush=True)
+    if so_far.removed.get("records", 0) >= 400:
+        sys.stdin.read()  # so that it is not over before it is killed
 """
 
 

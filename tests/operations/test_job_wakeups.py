@@ -11,7 +11,7 @@ from operations import background_jobs, event_worker, job_wakeups
 from tests.world import PERSONAL, World, mail
 
 pytestmark = pytest.mark.django_db(transaction=True)
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

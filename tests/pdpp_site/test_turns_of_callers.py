@@ -18,7 +18,7 @@ from pdpp_site.wsgi_bridge import StartResponse
 from tests.pdpp_site.test_site import Endpoint
 from tests.pdpp_site.web import Web, served
 
-SECONDS = 30
+SECONDS = 60
 
 
 class Application:

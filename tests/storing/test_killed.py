@@ -15,12 +15,15 @@ LINES = 6_000
 PROGRAM = """
 from evidence.storing import batches
 batches.BATCH_LINES = 200
+
+def report(so_far):
+    print(so_far.lines, flush=True)
+    if so_far.lines >= 5_000:
+        sys.stdin.read()  # so that it is not over before it is killed
+
 with open(sys.argv[1], "rb") as file:
     ingest_lines(
-        read_lines(file),
-        owner_id=sys.argv[2],
-        now=timezone.now(),
-        on_progress=lambda so_far: print(so_far.lines, flush=True),
+        read_lines(file), owner_id=sys.argv[2], now=timezone.now(), on_progress=report
     )
 """
 
