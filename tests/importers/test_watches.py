@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -80,9 +80,11 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def wait_until_watched(pk: str) -> None:
-    """A watch has the account read once when it begins."""
+@contextmanager
+def until_watched(pk: str) -> Iterator[None]:
+    """After the block, wait for a watch that began since: it has the account read once."""
     before = account_of(pk).last_run
+    yield
     wait_until(lambda: account_of(pk).last_run != before and not is_due(pk))
 
 
@@ -101,8 +103,9 @@ def test_new_mail_is_visible_to_a_granted_client_without_waiting(
         body = committed.get(path, "reader", **query | {"changes_since": bookmark}).body
         return [each["data"]["subject"] for each in body["data"]]
 
-    with background_jobs():
-        wait_until_watched(account)
+    with ExitStack() as stack:
+        with until_watched(account):
+            stack.enter_context(background_jobs())
         assert changes() == []
         server.append(USER, message(2))
         wait_until(changes)
@@ -116,12 +119,13 @@ def test_killed_process_of_watches_starts_again(
     server: Dovecot, account: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background, "FIRST_DELAY", timedelta(milliseconds=200))
-    with background_jobs():
-        wait_until_watched(account)
+    with ExitStack() as stack:
+        with until_watched(account):
+            stack.enter_context(background_jobs())
         first = process_of_watches()
-        os.kill(first, signal.SIGKILL)
-        wait_until(lambda: process_of_watches() not in (first, None))
-        wait_until_watched(account)
+        with until_watched(account):
+            os.kill(first, signal.SIGKILL)
+            wait_until(lambda: process_of_watches() not in (first, None))
         server.append(USER, message(2))
         wait_until(lambda: len(letters()) == 2)
 
@@ -133,10 +137,11 @@ def test_dropped_connections_are_made_again_later(
     with cutting_proxy(server.port) as proxy:
         pk = connect(server, USER, port=str(proxy.port))
         run_sync(pk)
-        with background_jobs():
-            wait_until_watched(pk)
-            proxy.drop_all()
-            wait_until_watched(pk)
+        with ExitStack() as stack:
+            with until_watched(pk):
+                stack.enter_context(background_jobs())
+            with until_watched(pk):
+                proxy.drop_all()
             server.append(USER, message(1))
             wait_until(letters)
 
