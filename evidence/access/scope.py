@@ -126,7 +126,7 @@ class GrantTerms:
 class ConnectionFacts:
     """A connection of the owner that is not revoked.
 
-    ``identities`` are the names of the owner in the source, as ``declarations.authorship.known_as``
+    ``identities`` are the names of the owner in the source, as ``declarations.roles.normalize_identity``
     writes them.
     """
 

@@ -14,9 +14,8 @@ from urllib.parse import quote
 from evidence.access.gate import Gate
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api.query_parameters import ApiWarning
-from evidence.declarations.authorship import determine_origin
 from evidence.declarations.declaration import BLOB_REFERENCE, TEXT_TYPE
-from evidence.declarations.values import currency_field, money_texts
+from evidence.declarations.roles import currency_field, determine_origin, money_texts
 from evidence.json_text import clip, clip_bytes
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading.changes import Tombstone

@@ -17,8 +17,8 @@ from evidence.api.query_parameters import ApiWarning
 from evidence.item_lines import item_title
 from evidence.json_text import grapheme_ceil, grapheme_floor
 from evidence.search.analysis.highlighter import Passage, excerpt_text, excerpt_with_marks
-from evidence.search.query_planner import HYBRID, LEXICAL
 from evidence.search.results import Excerpt, Hit, SearchResult, word_forms
+from evidence.search.semantic import HYBRID, LEXICAL
 
 Json = dict[str, Any]
 

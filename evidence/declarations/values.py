@@ -1,21 +1,20 @@
 """Convert JSON values to the instants, numbers, words and sort keys that storage and queries compare.
 
 Storing and reading both use these functions and no others, so a filter value and a stored value
-always compare alike. A value of the wrong type or an impossible date is treated as missing; no
-function raises for it. Declared money is shown as a decimal with its currency.
+always compare alike. A stored value of the wrong type or an impossible date is treated as missing;
+`parse_filter_value` refuses such a text, because `filter[size][gte]=abc` must not return an empty page.
 """
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
 from evidence import limits
-from evidence.declarations.declaration import Field, StreamDeclaration
+from evidence.declarations.declaration import Field
 
 INDEXED_TEXT_BYTES: Final = 256
 """Length of the indexed prefix of a string, which must fit in an index row beside other keys."""
@@ -106,13 +105,6 @@ def key_text(value: object) -> str | None:
     return value
 
 
-def field_text(value: object) -> str:
-    """Return the text of a searchable field: a string, or the strings of a list as lines."""
-    if isinstance(value, list):
-        return "\n".join(item for item in value if isinstance(item, str))
-    return value if isinstance(value, str) else ""
-
-
 def sort_key(field: Field, value: object) -> str | None:
     """Return text whose UTF-8 byte order (COLLATE "C") is the order of the values of the field.
 
@@ -188,81 +180,113 @@ def _scientific(exact: Decimal | int) -> tuple[str, int]:
     return "".join(map(str, parts.digits)).rstrip("0"), exact.adjusted()
 
 
-_CURRENCY = re.compile(r"[A-Z]{3}")
-_DEFAULT_EXPONENT = 2
-_EXPONENTS = dict.fromkeys(
-    ("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "VND", "VUV", "XAF",
-     "XOF", "XPF"), 0,
-) | dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3)  # fmt: skip
-_MAX_EXPONENT = 6
-_MAX_AMOUNT = 10**18
+FilterValue = bool | int | Decimal | datetime | str
+
+TEXT_MAX_CHARS = 1_024
+INTEGER_MAX_DIGITS = 40
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,6})?")
 
 
-@dataclass(frozen=True, slots=True)
-class MoneyFormat:
-    """How a number field declares money: `x_pdpp_money: {"currency_field": ..., "unit": "minor"}`.
+class FilterValueError(ValueError):
+    """The text is no value of the field. The message names the field and the expected type."""
 
-    A minor unit is the smallest of the currency, such as a cent; the exponent says how many digits
-    that are, and without one ISO 4217 does. With `"unit": "major"` the number is the amount itself.
+
+def parse_filter_value(field: Field, text: str) -> FilterValue:
+    """Return the value of `text`. Raises FilterValueError.
+
+    Times and dates become instants in UTC, as in the columns that they are compared with. A field
+    of several types takes the first type that fits: number, boolean, string. A JSON string in
+    quotation marks is always a string.
     """
+    if len(text) > TEXT_MAX_CHARS:
+        raise FilterValueError(f"{field.name} takes at most {TEXT_MAX_CHARS} characters.")
+    if "\0" in text:
+        raise FilterValueError(f"{field.name} takes no NUL characters.")
+    if field.kind == "mixed":
+        return _mixed(field, text)
+    parse = _PARSERS.get(field.kind)
+    if parse is None:
+        raise FilterValueError(f"{field.name} is an {field.kind}, which cannot be compared.")
+    return parse(field, text)
 
-    currency_field: str
-    is_minor: bool
-    exponent: int | None
 
-    def text(self, value: object, currency: object) -> str | None:
-        """Return `-74.40 EUR`, or None if the values are no money."""
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return None
-        if not isinstance(currency, str) or not _CURRENCY.fullmatch(currency):
-            return None
-        digits = (
-            _EXPONENTS.get(currency, _DEFAULT_EXPONENT) if self.exponent is None else self.exponent
+def _number(field: Field, text: str) -> int | Decimal:
+    number = _to_number(field, text)
+    if number is None:
+        expected = "an integer" if _is_integer(field) else "a number"
+        raise FilterValueError(f"{field.name} takes {expected}.")
+    return number
+
+
+def _to_number(field: Field, text: str) -> int | Decimal | None:
+    number = to_number(Decimal(text)) if _NUMBER.fullmatch(text) else None
+    if not isinstance(number, Decimal) or not _is_integer(field):
+        return number
+    if number != number.to_integral_value():
+        return None
+    # A number such as 1e100000 would have that many digits as an int.
+    return int(number) if number.adjusted() < INTEGER_MAX_DIGITS else number
+
+
+def _is_integer(field: Field) -> bool:
+    return "integer" in field.types and "number" not in field.types
+
+
+def _boolean(field: Field, text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise FilterValueError(f"{field.name} takes true or false.")
+    return text == "true"
+
+
+def _time(field: Field, text: str) -> datetime:
+    instant = parse_instant(text)
+    if instant is None:
+        raise FilterValueError(
+            f"{field.name} takes a date-time with an offset, such as 2026-11-21T08:30:00Z, or a "
+            "date, which means midnight in UTC."
         )
-        try:
-            amount = Decimal(str(value))
-        except InvalidOperation:
-            return None
-        if not abs(amount) < _MAX_AMOUNT:
-            return None
-        if self.is_minor:
-            amount = amount.scaleb(-digits)
-        exact = amount if -int(amount.as_tuple().exponent) > digits else round(amount, digits)
-        return f"{exact:f} {currency}"
+    return instant
 
 
-def money_format(field: Field) -> MoneyFormat | None:
-    """Return how a field declares money, or None if it does not, or not validly."""
-    declared = field.schema.get("x_pdpp_money")
-    if field.kind != "number" or not isinstance(declared, Mapping):
-        return None
-    name, exponent = declared.get("currency_field"), declared.get("exponent")
-    if not isinstance(name, str) or declared.get("unit") not in ("minor", "major"):
-        return None
-    if (
-        not isinstance(exponent, int)
-        or isinstance(exponent, bool)
-        or not 0 <= exponent <= _MAX_EXPONENT
-    ):
-        exponent = None
-    return MoneyFormat(name, declared["unit"] == "minor", exponent)
+def _date(field: Field, text: str) -> datetime:
+    instant = parse_instant(text) if len(text) == len("2026-11-21") else None
+    if instant is None:
+        raise FilterValueError(f"{field.name} takes a date, such as 2026-11-21.")
+    return instant
 
 
-def currency_field(stream: StreamDeclaration, name: str) -> str | None:
-    """Return the field with the currency of a money field, or None if this is no money."""
-    field = stream.fields.get(name)
-    declared = money_format(field) if field is not None else None
-    return declared.currency_field if declared else None
+def _mixed(field: Field, text: str) -> FilterValue:
+    """Parse a value for a field of several types; without known types it takes any scalar."""
+    types = set(field.types) or {"number", "boolean", "string"}
+    if "string" in types and text.startswith('"'):
+        return _json_string(field, text)
+    number = _to_number(field, text) if types & {"integer", "number"} else None
+    if number is not None:
+        return number
+    if "boolean" in types and text in {"true", "false"}:
+        return text == "true"
+    if "string" in types:
+        return text
+    raise FilterValueError(f"{field.name} takes {' or '.join(sorted(types))}.")
 
 
-def money_texts(
-    stream: StreamDeclaration, data: Mapping[str, object], granted: Mapping[str, object]
-) -> dict[str, str]:
-    """Return the money of the fields in ``data``. Currencies come from all ``granted`` fields."""
-    texts = {}
-    for name, value in data.items() if stream.money_fields else ():
-        declared = money_format(stream.fields[name]) if name in stream.money_fields else None
-        text = declared.text(value, granted.get(declared.currency_field)) if declared else None
-        if text is not None:
-            texts[name] = text
-    return texts
+def _json_string(field: Field, text: str) -> str:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, str):
+        raise FilterValueError(
+            f"{field.name} starts with a quotation mark but is not a JSON string."
+        )
+    return value
+
+
+_PARSERS: Mapping[str, Callable[[Field, str], FilterValue]] = {
+    "number": _number,
+    "boolean": _boolean,
+    "time": _time,
+    "date": _date,
+    "string": lambda _field, text: text,
+}

@@ -28,7 +28,7 @@ from evidence.declarations.declaration import (
     is_aggregatable,
     is_long_text,
 )
-from evidence.declarations.values import money_format
+from evidence.declarations.roles import money_format
 from evidence.errors import InvalidRequest
 
 MAX_EXACT_INTEGER = 2**63 - 1

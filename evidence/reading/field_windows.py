@@ -17,9 +17,8 @@ import orjson
 from evidence import limits
 from evidence.access.record_parts import FieldSlice, field_slices
 from evidence.access.records import VisibleRecords
-from evidence.declarations.authorship import Origin, determine_origin
 from evidence.declarations.declaration import Field
-from evidence.declarations.values import field_text
+from evidence.declarations.roles import Origin, determine_origin, field_text
 from evidence.errors import FieldNotFound, NotFound, QueryNotFound, UnknownField
 from evidence.json_text import grapheme_ceil, grapheme_floor
 from evidence.reading.records import ambiguous_record

@@ -12,20 +12,20 @@ from evidence.access.granted_streams import (
     range_filter,
     time_filter,
 )
+from evidence.access.ranking.scores import matches_condition
 from evidence.access.record_counts import list_record_ids
 from evidence.access.records import VisibleRecords
-from evidence.access.sql import SQL
+from evidence.access.sql import SQL, join_sql
 from evidence.declarations.values import parse_instant
 from evidence.errors import InvalidRequest
-from evidence.search.query_planner import words_filter
+from evidence.search.analysis.matcher import needs_verification
+from evidence.search.analysis.query_parser import parse
+from evidence.search.analysis.query_tree import QueryError
+from evidence.search.analysis.tsquery import to_tsquery
+from evidence.search.query_planner import group_by_grant_and_language
 
 Filter = tuple[tuple[str, ...], str]
 """The keys in brackets and the value: ``filter[size][gte]=1`` is ``(("size", "gte"), "1")``."""
-_CONDITIONS = {
-    "ne": excludes_filter,
-    "contains": contains_filter,
-    "words": words_filter,
-}
 MAX_FILTERS_CHECKED = 8
 
 
@@ -38,6 +38,40 @@ class FilterValues:
 
     unmatched: Sequence[Filter]
     witnesses: Sequence[tuple[str, str, str]]
+
+
+def _words_filter(visible: VisibleRecords, name: str, text: str, *, param: str) -> SQL:
+    """Return a condition that a field has the words of a search query, without phrases."""
+    field = visible.filter_field(name, param=param)
+    if not field.lexical:
+        searchable = filter(visible.can_filter_by, visible.stream.lexical_fields)
+        searched = ", ".join(searchable) or "none"
+        raise InvalidRequest(
+            message=f"words needs a searchable field: {searched}. Use contains for {name!r}.",
+            param=param,
+        )
+    try:
+        query = parse(text)
+    except QueryError as error:
+        raise InvalidRequest(message=error.message, param=param, reason=error.code) from error
+    branches = []
+    for group in group_by_grant_and_language(visible):
+        languages = group.connections[0].languages
+        if needs_verification(query, languages=languages):
+            raise InvalidRequest(
+                message="words takes words, prefix* and OR; contains takes a phrase.", param=param
+            )
+        codes = {name: group.layout["search"][name]}
+        tsquery = to_tsquery(query, codes=codes, languages=languages)
+        branches.append(matches_condition(group.connection_for, visible.stream.name, tsquery or ""))
+    return SQL(" AND (") + join_sql(" OR ", branches) + SQL(")")
+
+
+_CONDITIONS = {
+    "ne": excludes_filter,
+    "contains": contains_filter,
+    "words": _words_filter,
+}
 
 
 def parse_filters(visible: VisibleRecords, filters: Sequence[Filter]) -> list[SQL]:

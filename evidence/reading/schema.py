@@ -25,7 +25,7 @@ from evidence.declarations.schema_types import is_comparable
 from evidence.errors import AmbiguousSchemaDetail, InvalidRequest
 from evidence.reading.expansion import refusal_reason, with_effective_limits
 from evidence.reading.records import granted_views, sortable_fields
-from evidence.search.query_planner import SEMANTIC, search_modes, vector_progress
+from evidence.search.semantic import SEMANTIC, search_modes, vector_progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,16 +27,9 @@ from evidence.search.analysis.query_parser import parse
 from evidence.search.analysis.query_relaxation import match_any_word, without_stop_words
 from evidence.search.analysis.query_tree import Query, QueryError
 from evidence.search.lexical import COUNT_LIMIT
-from evidence.search.query_planner import (
-    HYBRID,
-    SEMANTIC,
-    is_stale,
-    plan_queries,
-    query_languages,
-    searchable_fields,
-    semantic_scope,
-)
+from evidence.search.query_planner import is_stale, plan_queries, query_languages, searchable_fields
 from evidence.search.results import SearchRequest, SearchResult
+from evidence.search.semantic import HYBRID, SEMANTIC, semantic_scope
 
 
 def search(gate: Gate, request: SearchRequest) -> SearchResult:

@@ -16,7 +16,7 @@ from evidence.access.records import VisibleRecords
 from evidence.errors import InvalidRequest
 from evidence.search import lexical, semantic
 from evidence.search.analysis.query_tree import Query
-from evidence.search.query_planner import SemanticSearchScope, searchable_fields
+from evidence.search.query_planner import searchable_fields
 from evidence.search.results import (
     CursorState,
     Hit,
@@ -26,6 +26,7 @@ from evidence.search.results import (
     Spellings,
     WordWeights,
 )
+from evidence.search.semantic import SemanticSearchScope
 
 RANK_CONSTANT: Final = 10
 """Added to each rank, so that the first ranks do not decide alone."""

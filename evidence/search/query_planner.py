@@ -1,32 +1,53 @@
-"""Plan a query or a word filter: searchable fields, languages and modes of each visible stream."""
+"""Plan a query: the searchable fields and languages of each visible stream, and the date of a query."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+
+from django.utils import timezone
+from django.utils.dates import MONTHS, WEEKDAYS
+from django.utils.translation import trans_real
 
 from evidence.access.granted_streams import GrantedStream
 from evidence.access.ranking.matches import CompiledQuery, StreamQuery
 from evidence.access.ranking.prefixes import CodedStream
-from evidence.access.ranking.scores import matches_condition
-from evidence.access.ranking.vectors import (
-    EmbeddingProgress,
-    SemanticFields,
-    StreamKey,
-    embedding_progress,
-)
 from evidence.access.records import VisibleRecords
-from evidence.access.scope import ConnectionFacts
+from evidence.access.scope import ConnectionFacts, TimeRange
 from evidence.access.sql import SQL, in_time_range, join_sql
 from evidence.declarations.storage_layout import in_code_order
-from evidence.errors import InvalidRequest
 from evidence.search.analysis import VERSION
+from evidence.search.analysis.compounds import normalize_date
+from evidence.search.analysis.folding import fold, strip_marks
 from evidence.search.analysis.matcher import needs_verification
-from evidence.search.analysis.pg_text_search import lexeme_starts, score_terms, to_tsquery
-from evidence.search.analysis.phrase_pairs import AllOf, AnyOf, Condition, required_pairs
-from evidence.search.analysis.query_parser import parse
-from evidence.search.analysis.query_tree import Query, QueryError
-from evidence.search.embedding import Embedder, configured_embedder
-from evidence.search.query_dates import DatedQuery, find_date
+from evidence.search.analysis.query_tree import And, Leaf, Node, Query
+from evidence.search.analysis.tsquery import (
+    AllOf,
+    AnyOf,
+    Condition,
+    lexeme_starts,
+    required_pairs,
+    score_terms,
+    to_tsquery,
+)
+
+DATE_LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "pt")
+
+
+@dataclass(frozen=True, slots=True)
+class DatedQuery:
+    """The days that the date of a query can mean, its number of words, and the other words, if any."""
+
+    days: tuple[date, ...]
+    words: int
+    rest: Query | None
+
+    @property
+    def periods(self) -> list[TimeRange]:
+        """Return each day in the current time zone."""
+        starts = [timezone.make_aware(datetime.combine(day, time())) for day in self.days]
+        return [TimeRange(since=start, until=start + timedelta(days=1)) for start in starts]
 
 
 def is_stale(facts: ConnectionFacts) -> bool:
@@ -168,98 +189,65 @@ def group_by_grant_and_language(visible: VisibleRecords) -> Iterable[VisibleReco
         yield visible.restricted_to(GrantedStream(group[0].grant_id, group[0].terms, connections))
 
 
-LEXICAL: Final = "lexical"
-SEMANTIC: Final = "semantic"
-HYBRID: Final = "hybrid"
-MODES: Final = (LEXICAL, SEMANTIC, HYBRID)
+def find_date(query: Query) -> DatedQuery | None:
+    """Return the date of a query of words that must all match, None if it has no full date."""
+    nodes = query.root.nodes if isinstance(query.root, And) else (query.root,)
+    words = [_word(node) if isinstance(node, Leaf) else "" for node in nodes]
+    for at, word in enumerate(words):
+        if days := _valid(normalize_date(word)):
+            return _dated(nodes, at, at + 1, days)
+    text = " ".join(words)
+    for pattern in _patterns():
+        if match := pattern.search(text):
+            month = _months()[match["month"]]
+            days = _valid((f"{match['year']}-{month:02}-{int(match['day']):02}",))
+            first = text.count(" ", 0, match.start())
+            if days:
+                return _dated(nodes, first, first + match.group().count(" ") + 1, days)
+    return None
 
 
-@dataclass(frozen=True, slots=True)
-class SemanticSearchScope:
-    """The model, the streams with granted semantic fields, and the embedding progress of each."""
-
-    embedder: Embedder
-    streams: Sequence[SemanticFields]
-    progress: Mapping[StreamKey, EmbeddingProgress]
+def _dated(nodes: tuple[Node, ...], start: int, end: int, days: tuple[date, ...]) -> DatedQuery:
+    rest = (*nodes[:start], *nodes[end:])
+    return DatedQuery(days, end - start, Query(And(rest)) if rest else None)
 
 
-def vector_progress(streams: Sequence[VisibleRecords]) -> Mapping[StreamKey, EmbeddingProgress]:
-    """Return the embedding progress of the streams. Runs no query if there is no model."""
-    embedder = configured_embedder()
-    return {} if embedder is None else embedding_progress(streams, model_id=embedder.model_id)
+def _word(leaf: Leaf) -> str:
+    """Return a plain word without punctuation around it, empty for any other leaf."""
+    if leaf.phrase or leaf.prefix or leaf.field or leaf.exact or " " in leaf.text:
+        return ""
+    return strip_marks(fold(leaf.text)).strip(".,;")
 
 
-def semantic_fields(visible: VisibleRecords) -> tuple[str, ...]:
-    """Return the semantic fields that every grant of the stream shows."""
-    return tuple(
-        name
-        for name, field in visible.stream.fields.items()
-        if field.semantic and visible.shows(name)
-    )
+def _valid(candidates: tuple[str, ...]) -> tuple[date, ...]:
+    days = []
+    for written in candidates:
+        try:
+            days.append(date.fromisoformat(written))
+        except ValueError:
+            continue
+    return tuple(days)
 
 
-def search_modes(
-    visible: VisibleRecords, progress: Mapping[StreamKey, EmbeddingProgress]
-) -> tuple[str, ...]:
-    """Return the modes that can find records of a stream, in the order of ``MODES``."""
-    lexical = bool(searchable_fields(visible))
-    semantic = bool(semantic_fields(visible)) and has_vectors(visible, progress)
-    usable = {LEXICAL: lexical, SEMANTIC: semantic, HYBRID: lexical and semantic}
-    return tuple(mode for mode in MODES if usable[mode])
+@lru_cache(maxsize=1)
+def _months() -> dict[str, int]:
+    return {name: number for number, name in _names(MONTHS)}
 
 
-def has_vectors(visible: VisibleRecords, progress: Mapping[StreamKey, EmbeddingProgress]) -> bool:
-    """Return whether any connection of the stream has embeddings."""
-    name = visible.stream.name
-    return any((facts.connection_id, name) in progress for facts in visible.connections)
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    """Return the patterns "[weekday] 15 March 2024" and "[weekday] March 15 2024"."""
+    weekday = f"(?:(?:{'|'.join(name for _, name in _names(WEEKDAYS))}) (?:den |le )?)?"
+    month, year = f"(?P<month>{'|'.join(_months())})", "(?:del? )?(?P<year>[12][0-9]{3})"
+    day = "(?P<day>[0-3]?[0-9])(?:st|nd|rd|th|er)?"
+    orders = (f"{day} (?:de |of )?{month} {year}", f"{month} {day} {year}")
+    return tuple(re.compile(rf"(?<!\S){weekday}{order}(?!\S)") for order in orders)
 
 
-def semantic_scope(streams: Sequence[VisibleRecords]) -> SemanticSearchScope:
-    """Return the semantic fields of the streams that have embeddings, in one query.
-
-    Raises InvalidRequest if there are none.
-    """
-    embedder = configured_embedder()
-    if embedder is not None:
-        progress = embedding_progress(streams, model_id=embedder.model_id)
-        streams_with_vectors = [
-            SemanticFields(group, fields)
-            for visible in streams
-            if has_vectors(visible, progress)
-            for group in group_by_grant_and_language(visible)
-            if (fields := semantic_fields(group))
-        ]
-        if streams_with_vectors:
-            return SemanticSearchScope(embedder, streams_with_vectors, progress)
-    raise InvalidRequest(
-        message="Semantic search is not available for these streams.",
-        param="mode",
-        next_step="Omit mode for lexical search; GET /v1/schema lists search_modes per stream.",
-    )
-
-
-def words_filter(visible: VisibleRecords, name: str, text: str, *, param: str) -> SQL:
-    """Return a condition that a field has the words of a search query, without phrases."""
-    field = visible.filter_field(name, param=param)
-    if not field.lexical:
-        searchable = filter(visible.can_filter_by, visible.stream.lexical_fields)
-        searched = ", ".join(searchable) or "none"
-        raise InvalidRequest(
-            message=f"words needs a searchable field: {searched}. Use contains for {name!r}.",
-            param=param,
-        )
-    try:
-        query = parse(text)
-    except QueryError as error:
-        raise InvalidRequest(message=error.message, param=param, reason=error.code) from error
-    branches = []
-    for group in group_by_grant_and_language(visible):
-        languages = group.connections[0].languages
-        if needs_verification(query, languages=languages):
-            raise InvalidRequest(
-                message="words takes words, prefix* and OR; contains takes a phrase.", param=param
-            )
-        codes = {name: group.layout["search"][name]}
-        tsquery = to_tsquery(query, codes=codes, languages=languages)
-        branches.append(matches_condition(group.connection_for, visible.stream.name, tsquery or ""))
-    return SQL(" AND (") + join_sql(" OR ", branches) + SQL(")")
+def _names(names: Mapping[int, object]) -> list[tuple[int, str]]:
+    """Return the names in all languages, from Django's catalogs, which this site shows in none."""
+    return [
+        (number, strip_marks(fold(catalog.gettext(str(name)))))
+        for catalog in map(trans_real.translation, DATE_LANGUAGES)
+        for number, name in names.items()
+    ]

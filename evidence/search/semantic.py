@@ -1,19 +1,96 @@
 """Run semantic search: records whose best passage is nearest to the query."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from evidence.access.ranking.matches import load_records
 from evidence.access.ranking.vectors import (
+    EmbeddingProgress,
     NearestPassage,
     PassageSortKey,
+    SemanticFields,
+    StreamKey,
+    embedding_progress,
     nearest_first,
     nearest_passages,
     streams_without_vectors,
 )
+from evidence.access.records import VisibleRecords
 from evidence.errors import InvalidRequest
 from evidence.search.analysis.query_tree import And, Leaf, Query
-from evidence.search.query_planner import SemanticSearchScope
+from evidence.search.embedding import Embedder, configured_embedder
+from evidence.search.query_planner import group_by_grant_and_language, searchable_fields
 from evidence.search.results import CursorState, Hit, SearchRequest, SearchResult
+
+LEXICAL: Final = "lexical"
+SEMANTIC: Final = "semantic"
+HYBRID: Final = "hybrid"
+MODES: Final = (LEXICAL, SEMANTIC, HYBRID)
+
+
+@dataclass(frozen=True, slots=True)
+class SemanticSearchScope:
+    """The model, the streams with granted semantic fields, and the embedding progress of each."""
+
+    embedder: Embedder
+    streams: Sequence[SemanticFields]
+    progress: Mapping[StreamKey, EmbeddingProgress]
+
+
+def vector_progress(streams: Sequence[VisibleRecords]) -> Mapping[StreamKey, EmbeddingProgress]:
+    """Return the embedding progress of the streams. Runs no query if there is no model."""
+    embedder = configured_embedder()
+    return {} if embedder is None else embedding_progress(streams, model_id=embedder.model_id)
+
+
+def semantic_fields(visible: VisibleRecords) -> tuple[str, ...]:
+    """Return the semantic fields that every grant of the stream shows."""
+    return tuple(
+        name
+        for name, field in visible.stream.fields.items()
+        if field.semantic and visible.shows(name)
+    )
+
+
+def search_modes(
+    visible: VisibleRecords, progress: Mapping[StreamKey, EmbeddingProgress]
+) -> tuple[str, ...]:
+    """Return the modes that can find records of a stream, in the order of ``MODES``."""
+    lexical = bool(searchable_fields(visible))
+    semantic = bool(semantic_fields(visible)) and has_vectors(visible, progress)
+    usable = {LEXICAL: lexical, SEMANTIC: semantic, HYBRID: lexical and semantic}
+    return tuple(mode for mode in MODES if usable[mode])
+
+
+def has_vectors(visible: VisibleRecords, progress: Mapping[StreamKey, EmbeddingProgress]) -> bool:
+    """Return whether any connection of the stream has embeddings."""
+    name = visible.stream.name
+    return any((facts.connection_id, name) in progress for facts in visible.connections)
+
+
+def semantic_scope(streams: Sequence[VisibleRecords]) -> SemanticSearchScope:
+    """Return the semantic fields of the streams that have embeddings, in one query.
+
+    Raises InvalidRequest if there are none.
+    """
+    embedder = configured_embedder()
+    if embedder is not None:
+        progress = embedding_progress(streams, model_id=embedder.model_id)
+        streams_with_vectors = [
+            SemanticFields(group, fields)
+            for visible in streams
+            if has_vectors(visible, progress)
+            for group in group_by_grant_and_language(visible)
+            if (fields := semantic_fields(group))
+        ]
+        if streams_with_vectors:
+            return SemanticSearchScope(embedder, streams_with_vectors, progress)
+    raise InvalidRequest(
+        message="Semantic search is not available for these streams.",
+        param="mode",
+        next_step="Omit mode for lexical search; GET /v1/schema lists search_modes per stream.",
+    )
 
 
 def search(query: Query, scope: SemanticSearchScope, request: SearchRequest) -> SearchResult:

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from evidence.declarations.declaration import TITLE_ROLE, StreamDeclaration
+from evidence.declarations.roles import field_text
 from evidence.declarations.storage_layout import in_code_order, link_columns, typed_columns
-from evidence.declarations.values import field_text, parse_instant, sort_key
+from evidence.declarations.values import parse_instant, sort_key
 from evidence.models.digests import value_digest
 from evidence.search.analysis import VERSION
-from evidence.search.analysis.pg_text_search import IndexedField, encode_lexemes
+from evidence.search.analysis.tsvector import IndexedField, encode_lexemes
 from evidence.storing import copy_format
 from evidence.storing.targets import Target
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import orjson
 from django.db import connection, transaction
 
-from evidence.declarations.values import field_text
+from evidence.declarations.roles import field_text
 from evidence.models.connections import Connection, EmbeddedStream
 from evidence.search.embedding import Embedder, PassageRange, Vector, split_passages
 from evidence.storing import copy_format, vector_table

@@ -15,7 +15,7 @@ import orjson
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
-from evidence.declarations.authorship import normalize_identity
+from evidence.declarations.roles import normalize_identity
 from evidence.models.accounts import Owner
 from evidence.models.connections import Connection
 from evidence.models.digests import person_digest

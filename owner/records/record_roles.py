@@ -17,7 +17,7 @@ from evidence.declarations.declaration import (
     Relation,
     StreamDeclaration,
 )
-from evidence.declarations.values import money_format
+from evidence.declarations.roles import money_format
 
 TEXT_ROLE = "secondary"
 CATEGORY_ROLE = "category"

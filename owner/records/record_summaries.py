@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from evidence.access.grant_text import field_label, humanize, stream_label
 from evidence.access.records import VisibleRecord, VisibleRecords
-from evidence.declarations.authorship import Origin, determine_origin, normalize_identity
 from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field
-from evidence.declarations.values import field_text, key_text
+from evidence.declarations.roles import Origin, determine_origin, field_text, normalize_identity
+from evidence.declarations.values import key_text
 from owner.records.record_roles import ALL_DAY_FIELDS, HTML_MEDIA_TYPE, StreamRoles
 from owner.records.record_urls import record_url, stream_url
 from owner.text import (

@@ -23,8 +23,8 @@ from evidence.access.scope import Scope
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading.search import MatchCounts, count_by_month, search
-from evidence.search.query_planner import LEXICAL
 from evidence.search.results import Excerpt, Hit, SearchRequest, SearchResult
+from evidence.search.semantic import LEXICAL
 from owner.permissions import owner_required
 from owner.records.owner_reads import record_owner_read
 from owner.records.periods import (

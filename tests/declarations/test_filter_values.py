@@ -5,8 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from evidence.declarations.filter_values import FilterValueError, parse_filter_value
-from evidence.declarations.values import sort_key
+from evidence.declarations.values import FilterValueError, parse_filter_value, sort_key
 from tests.declarations.documents import Document, field
 
 TIME: Document = {"type": "string", "format": "date-time"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evidence.declarations.values import MoneyFormat
+from evidence.declarations.roles import MoneyFormat
 
 
 @pytest.mark.parametrize(

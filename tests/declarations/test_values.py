@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evidence.declarations.declaration import Field
+from evidence.declarations.roles import field_text
 from evidence.declarations.values import (
     INDEXED_TEXT_BYTES,
-    field_text,
     indexed_text,
     parse_instant,
     sort_key,

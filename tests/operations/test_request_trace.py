@@ -13,7 +13,7 @@ from mcp_adapter.inprocess import InProcessRest
 from operations.management.commands.trace import RequestTrace, trace_request
 from tests.world import World
 
-MAX_MODULES = {"list": 18, "query_records": 24, "fetch": 25, "search": 44}
+MAX_MODULES = {"list": 18, "query_records": 24, "fetch": 25, "search": 40}
 MORE_ON_A_CLUSTER = {"search": 1}  # small streams are searched with statements of their own
 
 

@@ -4,11 +4,13 @@ import pytest
 from django.db import connection
 from hypothesis import HealthCheck, given, settings
 
-from evidence.search.analysis.matcher import needs_verification, verify
-from evidence.search.analysis.pg_text_search import IndexedField, score_terms, to_tsquery
+from evidence.search.analysis.matcher import needs_verification
 from evidence.search.analysis.query_parser import parse
 from evidence.search.analysis.query_relaxation import match_any_word
 from evidence.search.analysis.query_tree import Query, QueryError
+from evidence.search.analysis.tsquery import score_terms, to_tsquery
+from evidence.search.analysis.tsvector import IndexedField
+from evidence.search.analysis.verifier import verify
 from tests.search.texts import LANGUAGES, MIXED, lexemes
 
 CODES = {"subject": "a", "body": "b"}

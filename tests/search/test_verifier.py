@@ -7,11 +7,10 @@ from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
 from evidence.search.analysis import verifier
-from evidence.search.analysis.matcher import verify
 from evidence.search.analysis.query_parser import parse
 from evidence.search.analysis.query_tree import QueryError
 from evidence.search.analysis.tokenizer import BLOCK_CHARS, WorkLimit
-from evidence.search.analysis.verifier import Verifier
+from evidence.search.analysis.verifier import Verifier, verify
 
 PHRASE: Final = parse('"signed lease"')
 FIELDS: Final = ("subject", "body")

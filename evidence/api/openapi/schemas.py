@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evidence.declarations.authorship import Origin
+from evidence.declarations.roles import Origin
 from evidence.errors import Code
 
 Json = dict[str, Any]

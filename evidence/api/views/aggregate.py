@@ -23,7 +23,7 @@ from evidence.api.query_parameters import (
     unmatched_warnings,
 )
 from evidence.declarations.declaration import NUMBER_AGGREGATIONS
-from evidence.declarations.values import money_format
+from evidence.declarations.roles import money_format
 from evidence.errors import InvalidRequest
 from evidence.item_lines import group_line
 from evidence.json_text import dumps, json_size, wire_size

@@ -26,7 +26,7 @@ from evidence.api.schema_bodies import (
     type_name,
 )
 from evidence.declarations.declaration import USABLE_AGGREGATIONS
-from evidence.declarations.values import money_format
+from evidence.declarations.roles import money_format
 from evidence.errors import AmbiguousConnection
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading import schema

@@ -21,8 +21,8 @@ from evidence.json_text import Size
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading import filters
 from evidence.reading.search import search
-from evidence.search.query_planner import HYBRID, LEXICAL, MODES, SEMANTIC
 from evidence.search.results import SearchRequest, SearchResult
+from evidence.search.semantic import HYBRID, LEXICAL, MODES, SEMANTIC
 
 COMMON_PARAMETERS = (
     CONNECTION_PARAMETERS

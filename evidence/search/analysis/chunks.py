@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import add
 
-from evidence.search.analysis.cjk import cjk_chunk, cjk_length, cjk_matches
 from evidence.search.analysis.compounds import CompoundPart, is_too_long, split_compound, split_url
 from evidence.search.analysis.folding import Offsets, fold
 from evidence.search.analysis.segmentation import (
@@ -21,6 +20,9 @@ from evidence.search.analysis.segmentation import (
     TermFilter,
     Token,
     cjk_characters,
+    cjk_chunk,
+    cjk_length,
+    cjk_matches,
     find_words,
     length_marks,
     make_chunk,

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from itertools import accumulate, islice
 
 from evidence.json_text import grapheme_ceil, grapheme_floor
-from evidence.search.analysis.matcher import PatternMatcher, term_filter
+from evidence.search.analysis.matcher import PatternMatcher, TextMatch, find_matches, term_filter
 from evidence.search.analysis.query_tree import Leaf, Query, compile_leaf
-from evidence.search.analysis.text_matches import TextMatch, find_matches
 from evidence.search.analysis.tokenizer import WorkLimit, find_tokens
 
 # Characters around a match that fills the width alone.

@@ -1,21 +1,18 @@
-"""Match a query against a text: whether it satisfies the query, and where."""
+"""Find where the words and phrases of a query occur in a text."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
 
 import regex
 
 from evidence.search.analysis.query_tree import (
-    And,
     Leaf,
-    Node,
-    Not,
-    Or,
     Pattern,
     PatternStep,
     Query,
@@ -71,45 +68,6 @@ def needs_verification(query: Query, *, languages: tuple[str, ...]) -> bool:
     return excluded or any(
         leaf.exact or is_ordered(leaf, languages=languages) for leaf in query.positive_leaves()
     )
-
-
-def verify(
-    texts: Mapping[str, str],
-    query: Query,
-    *,
-    languages: tuple[str, ...],
-    work: WorkLimit | None = None,
-) -> bool:
-    """Return whether a record satisfies the query; `texts` maps its field names to texts.
-
-    As in the index, the words of a query may be in different fields; a phrase must be in one.
-    Returns False if `work` is exhausted before the result is certain.
-    """
-    work = work or WorkLimit()
-    states = {leaf: _LeafState(leaf, languages=languages) for leaf in query.positive_leaves()}
-    for leaf in query.negative_leaves():
-        # "-e-mail" must not exclude a text in which "e" and "mail" are far apart.
-        states[leaf] = _LeafState(replace(leaf, phrase=True), languages=languages)
-    for name, text in texts.items():
-        in_field = [pair for pair in states.items() if pair[0].field in (None, name)]
-        for leaf, state in in_field:
-            if leaf.exact and not state.matched:
-                work.spend(len(text) // CHARS_PER_UNIT)
-                state.matched = is_written_in(leaf, text)
-        active = [state for leaf, state in in_field if not leaf.exact]
-        accepted = term_filter([state.pattern for state in active])
-        for state in active:
-            state.start_text()
-        tokens = find_tokens(text, languages=languages, term_filter=accepted, work=work)
-        for token in tokens if active else ():
-            work.spend(len(active))
-            for state in active:
-                state.feed(token)
-            if work.exhausted or all(state.matched for state in active):
-                break
-        if work.exhausted:
-            return False
-    return is_satisfied(query.root, {leaf: state.matched for leaf, state in states.items()})
 
 
 def term_filter(patterns: Sequence[Pattern]) -> TermFilter:
@@ -169,47 +127,149 @@ class PatternMatcher:
         return [*exact, *by_prefix]
 
 
-class _LeafState:
-    """Tracks whether one leaf has matched in the texts of a record."""
-
-    def __init__(self, leaf: Leaf, *, languages: tuple[str, ...]) -> None:
-        self.pattern = compile_leaf(leaf, languages=languages)
-        self._is_ordered = is_ordered(leaf, languages=languages)
-        self.matched = False
-        self._seen: set[TermSet] = set()
-        self.start_text()
-
-    def start_text(self) -> None:
-        """Discard partial matches, which must not continue in the next text."""
-        self._matcher = PatternMatcher(self.pattern)
-
-    def feed(self, token: Token) -> None:
-        """Process one token."""
-        if self.matched:
-            return
-        if self._is_ordered:
-            self.matched = any(True for _ in self._matcher.feed(token))
-            return
-        self._seen.update(step.terms for step in self._matcher.steps(token))
-        self.matched = all(
-            any(self._seen.issuperset(alternative) for alternative in group.alternatives)
-            for group in self.pattern.groups
-        )
-
-
 def is_ordered(leaf: Leaf, *, languages: tuple[str, ...]) -> bool:
     """Return whether the words of a leaf must follow one another."""
     return leaf.phrase and not compile_leaf(leaf, languages=languages).atomic
 
 
-def is_satisfied(node: Node, matched: Mapping[Leaf, bool]) -> bool:
-    """Return whether a node is satisfied, given which leaves matched."""
-    match node:
-        case Leaf():
-            return matched[node]
-        case Not():
-            return not is_satisfied(node.node, matched)
-        case And():
-            return all(is_satisfied(child, matched) for child in node.nodes)
-        case Or():
-            return any(is_satisfied(child, matched) for child in node.nodes)
+# The search for a leaf ends after so many occurrences.
+_MAX_OCCURRENCES = 200
+# Common words are also searched around this many occurrences of each rare word.
+_MAX_NEIGHBORHOODS = 20
+# Characters read after a neighborhood, so that its last word is complete.
+_MAX_WORD_CHARS = 256
+
+
+class TextMatch(NamedTuple):
+    """One occurrence, in code points of the text; `leaf` is the index of the matching leaf."""
+
+    start: int
+    end: int
+    leaf: int
+
+
+def find_matches(
+    text: str,
+    leaves: Sequence[Leaf],
+    *,
+    languages: tuple[str, ...],
+    around: int,
+    work: WorkLimit,
+) -> list[TextMatch]:
+    """Return where the leaves occur, in order. Leaves without a full match match word by word.
+
+    A very frequent leaf matches at its first occurrences and within `around` characters of the
+    others. Text beyond the `work` limit is not searched.
+    """
+    searches = [
+        _LeafMatches(leaf, index, languages) for index, leaf in enumerate(leaves) if not leaf.exact
+    ]
+    _scan(text, searches, languages=languages, work=work)
+    matches = {match for search in searches for match in search.matches()}
+    for index, leaf in enumerate(leaves):
+        if leaf.exact:
+            work.spend(len(text) // CHARS_PER_UNIT)
+            spans = islice(exact_matches(leaf, text), _MAX_OCCURRENCES)
+            matches |= {TextMatch(start, end, index) for start, end in spans}
+    common = [search for search in searches if search.done]
+    rare = [
+        m for search in searches if not search.done for m in search.matches()[:_MAX_NEIGHBORHOODS]
+    ]
+    if common and rare:
+        for match in rare:
+            near = _nearby(text, common, match=match, languages=languages, around=around, work=work)
+            matches.update(near)
+    return sorted(matches)
+
+
+def _scan(
+    text: str, searches: Sequence[_LeafMatches], *, languages: tuple[str, ...], work: WorkLimit
+) -> None:
+    """Feed tokens to the searches until all are done, or the text or `work` ends."""
+    start = 0
+    while searches and not work.exhausted:
+        accepted = term_filter([search.pattern for search in searches])
+        tokens = find_tokens(
+            text, languages=languages, term_filter=accepted, work=work, start=start
+        )
+        for token in tokens:
+            work.spend(len(searches))
+            for search in searches:
+                search.feed(token)
+            if any(search.done for search in searches):
+                start = token.end
+                break
+        else:
+            return
+        searches = [search for search in searches if not search.done]
+        for search in searches:
+            search.restart()
+
+
+def _nearby(
+    text: str,
+    searches: Sequence[_LeafMatches],
+    *,
+    match: TextMatch,
+    languages: tuple[str, ...],
+    around: int,
+    work: WorkLimit,
+) -> Iterator[TextMatch]:
+    """Yield the matches of common leaves around a match of a rare leaf."""
+    if work.exhausted:
+        return
+    nearby = [_LeafMatches(search.leaf, search.index, languages) for search in searches]
+    accepted = term_filter([search.pattern for search in nearby])
+    # A slice, so that the cost does not depend on the length of the rest.
+    start, end = max(0, match.start - around), match.end + around
+    shift = max(0, start - 1)
+    window = text[shift : end + _MAX_WORD_CHARS]
+    tokens = find_tokens(
+        window, languages=languages, term_filter=accepted, work=work, start=start - shift
+    )
+    for token in tokens:
+        if token.start + shift > end or token.end == len(window) < len(text) - shift:
+            break
+        work.spend(len(nearby))
+        for search in nearby:
+            search.feed(token)
+    for search in nearby:
+        yield from (m._replace(start=m.start + shift, end=m.end + shift) for m in search.matches())
+
+
+class _LeafMatches:
+    """Collects the matches of one leaf in a text."""
+
+    def __init__(self, leaf: Leaf, index: int, languages: tuple[str, ...]) -> None:
+        self.leaf = leaf
+        self.index = index
+        self.pattern = compile_leaf(leaf, languages=languages)
+        self._matcher = PatternMatcher(self.pattern)
+        self._full: list[TextMatch] = []
+        self._partial: list[TextMatch] = []
+
+    @property
+    def done(self) -> bool:
+        return len(self._full) >= _MAX_OCCURRENCES
+
+    def feed(self, token: Token) -> None:
+        for start, end in self._matcher.feed(token):
+            self._full.append(TextMatch(start, end, self.index))
+        if len(self._partial) < _MAX_OCCURRENCES and self._matcher.steps(token):
+            self._partial.append(TextMatch(token.start, token.end, self.index))
+
+    def restart(self) -> None:
+        """Discard partial matches, because token positions restart at zero."""
+        self._matcher = PatternMatcher(self.pattern)
+
+    def matches(self) -> list[TextMatch]:
+        """Return the full matches or, if there are none and the leaf is no phrase, the partial ones."""
+        return self._full or ([] if self.leaf.phrase else self._partial)
+
+
+def is_plain(pattern: Pattern) -> bool:
+    """Return whether a pattern is a sequence of single words, without compounds and CJK bigrams."""
+    return bool(pattern.steps) and all(
+        (step.source, step.target, step.overlapping) == (at, at + 1, False)
+        for at, step in enumerate(pattern.steps)
+    )

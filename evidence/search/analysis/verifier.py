@@ -2,7 +2,7 @@
 
 Each chunk of a text becomes one letter that says which word of the query it is. A phrase occurs where
 its letters occur in sequence. A chunk that is more than one word, such as a URL with a word of the
-query in it, has no letter, so `matcher.verify` decides for its record.
+query in it, has no letter, so `verify` decides for its record.
 """
 
 from __future__ import annotations
@@ -14,20 +14,30 @@ from itertools import repeat
 from evidence.search.analysis.chunks import POSITIONS, UNIT, is_cacheable
 from evidence.search.analysis.matcher import (
     CHARS_PER_UNIT,
+    PatternMatcher,
     is_ordered,
-    is_satisfied,
+    is_plain,
     is_written_in,
     merge_filters,
-    verify,
+    term_filter,
 )
-from evidence.search.analysis.phrase_pairs import is_plain
-from evidence.search.analysis.query_tree import Leaf, Query, TermSet, compile_leaf
-from evidence.search.analysis.segmentation import NO_WORD, TermFilter
+from evidence.search.analysis.query_tree import (
+    And,
+    Leaf,
+    Node,
+    Not,
+    Or,
+    Query,
+    TermSet,
+    compile_leaf,
+)
+from evidence.search.analysis.segmentation import NO_WORD, TermFilter, Token
 from evidence.search.analysis.tokenizer import (
     BLOCK_CHARS,
     UNITS_PER_TEXT,
     WorkLimit,
     chunk_terms,
+    find_tokens,
     match_cache,
     split_blocks,
 )
@@ -46,7 +56,7 @@ _CACHED_LETTERS = 65_536
 
 
 class Verifier:
-    """Decides which records satisfy one query, as `matcher.verify` does."""
+    """Decides which records satisfy one query, as `verify` does."""
 
     def __init__(self, query: Query, *, languages: tuple[str, ...]) -> None:
         self._query = query
@@ -199,3 +209,83 @@ def _group_by_size(records: Sequence[Mapping[str, str]]) -> Iterator[list[Mappin
         chars += size
     if group:
         yield group
+
+
+def verify(
+    texts: Mapping[str, str],
+    query: Query,
+    *,
+    languages: tuple[str, ...],
+    work: WorkLimit | None = None,
+) -> bool:
+    """Return whether a record satisfies the query; `texts` maps its field names to texts.
+
+    As in the index, the words of a query may be in different fields; a phrase must be in one.
+    Returns False if `work` is exhausted before the result is certain.
+    """
+    work = work or WorkLimit()
+    states = {leaf: _LeafState(leaf, languages=languages) for leaf in query.positive_leaves()}
+    for leaf in query.negative_leaves():
+        # "-e-mail" must not exclude a text in which "e" and "mail" are far apart.
+        states[leaf] = _LeafState(replace(leaf, phrase=True), languages=languages)
+    for name, text in texts.items():
+        in_field = [pair for pair in states.items() if pair[0].field in (None, name)]
+        for leaf, state in in_field:
+            if leaf.exact and not state.matched:
+                work.spend(len(text) // CHARS_PER_UNIT)
+                state.matched = is_written_in(leaf, text)
+        active = [state for leaf, state in in_field if not leaf.exact]
+        accepted = term_filter([state.pattern for state in active])
+        for state in active:
+            state.start_text()
+        tokens = find_tokens(text, languages=languages, term_filter=accepted, work=work)
+        for token in tokens if active else ():
+            work.spend(len(active))
+            for state in active:
+                state.feed(token)
+            if work.exhausted or all(state.matched for state in active):
+                break
+        if work.exhausted:
+            return False
+    return is_satisfied(query.root, {leaf: state.matched for leaf, state in states.items()})
+
+
+class _LeafState:
+    """Tracks whether one leaf has matched in the texts of a record."""
+
+    def __init__(self, leaf: Leaf, *, languages: tuple[str, ...]) -> None:
+        self.pattern = compile_leaf(leaf, languages=languages)
+        self._is_ordered = is_ordered(leaf, languages=languages)
+        self.matched = False
+        self._seen: set[TermSet] = set()
+        self.start_text()
+
+    def start_text(self) -> None:
+        """Discard partial matches, which must not continue in the next text."""
+        self._matcher = PatternMatcher(self.pattern)
+
+    def feed(self, token: Token) -> None:
+        """Process one token."""
+        if self.matched:
+            return
+        if self._is_ordered:
+            self.matched = any(True for _ in self._matcher.feed(token))
+            return
+        self._seen.update(step.terms for step in self._matcher.steps(token))
+        self.matched = all(
+            any(self._seen.issuperset(alternative) for alternative in group.alternatives)
+            for group in self.pattern.groups
+        )
+
+
+def is_satisfied(node: Node, matched: Mapping[Leaf, bool]) -> bool:
+    """Return whether a node is satisfied, given which leaves matched."""
+    match node:
+        case Leaf():
+            return matched[node]
+        case Not():
+            return not is_satisfied(node.node, matched)
+        case And():
+            return all(is_satisfied(child, matched) for child in node.nodes)
+        case Or():
+            return any(is_satisfied(child, matched) for child in node.nodes)

@@ -1,7 +1,7 @@
 """Encode the order of the words of a text, one byte per word, to skip texts without a phrase.
 
 A text can only contain the phrase "kind regards" if the byte of a form of "kind" is directly followed
-by the byte of a form of "regards". Different words can have the same byte, so `matcher.verify` decides.
+by the byte of a form of "regards". Different words can have the same byte, so `verifier.verify` decides.
 
 A token that needs more than its one byte, such as "e-mail", which is also "email", adds its other
 bytes to the end, between wildcards that stand for any neighbor.

@@ -1,4 +1,4 @@
-"""Encode fields as tsvector lexemes and queries as tsquery text.
+"""Encode fields as tsvector lexemes.
 
 A lexeme is field code, tier and term: `b2invoice` means that "invoice" is in field `b` with impact
 2. Because the lexeme includes the field, a field that a grant hides can neither match nor rank.
@@ -12,21 +12,10 @@ hidden field cannot displace words of a visible one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from evidence.search.analysis.query_tree import (
-    And,
-    Leaf,
-    Node,
-    Not,
-    Or,
-    PatternGroup,
-    Query,
-    TermSet,
-    compile_leaf,
-)
 from evidence.search.analysis.terms import MAX_TERM_CHARS
 from evidence.search.analysis.tokenizer import index_text
 from evidence.search.analysis.word_order import ANY_ORDER, join_texts
@@ -164,124 +153,3 @@ def _highest_tiers_within(lexemes: list[str], room: int) -> list[str]:
 
 def _tier_of_lexeme(name: str) -> str:
     return next(filter(str.isdigit, name))
-
-
-def to_tsquery(
-    query: Query, *, codes: Mapping[str, str], languages: tuple[str, ...], least_tier: int = 0
-) -> str | None:
-    """Return a tsquery that matches at least the results of the query, or None if there are none.
-
-    `codes` maps field names to field codes. A phrase becomes all of its words, and a negated phrase
-    is omitted; `matcher.verify` removes the false matches.
-    """
-    return _TsqueryCompiler(codes, languages, range(least_tier, TIERS)).node(query.root)
-
-
-def lexeme_starts(codes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what the lexemes of these fields begin with: each code with each tier."""
-    return tuple(f"{code}{tier}" for code in sorted(set(codes.values())) for tier in range(TIERS))
-
-
-def score_terms(
-    query: Query, *, codes: Mapping[str, str], languages: tuple[str, ...]
-) -> Mapping[tuple[str, ...], int]:
-    """Return each word of the query, as one tsquery per tier, highest tier first, and its weight.
-
-    A word scores by the first tsquery that matches; a record scores the sum over its words. A
-    compound scores as a whole and by each part, so exact matches come first.
-    """
-    writers = [
-        _TsqueryCompiler(codes, languages, range(tier, tier + 1)) for tier in reversed(range(TIERS))
-    ]
-    units: dict[tuple[str, ...], int] = {}
-    for leaf in query.positive_leaves():
-        for group in compile_leaf(leaf, languages=languages).groups:
-            for unit in _units(group):
-                texts = [writer.any_of(unit, leaf=leaf) for writer in writers]
-                units.setdefault(tuple(text for text in texts if text is not None), leaf.weight)
-    return {unit: weight for unit, weight in units.items() if unit}
-
-
-def _units(group: PatternGroup) -> Iterator[Sequence[TermSet]]:
-    """Yield what scores separately: the bigrams of a CJK run together, other terms one by one."""
-    for alternative in group.alternatives:
-        if group.cjk:
-            yield alternative
-        else:
-            yield from ((terms,) for terms in alternative)
-
-
-class _TsqueryCompiler:
-    def __init__(
-        self, codes: Mapping[str, str], languages: tuple[str, ...], tiers: Sequence[int]
-    ) -> None:
-        self._codes = codes
-        self._languages = languages
-        self._tiers = tiers
-
-    def node(self, node: Node) -> str | None:
-        """Return the tsquery of a node, or None if it cannot match."""
-        match node:
-            case Leaf():
-                return self._leaf(node)
-            case Or():
-                branches = [text for child in node.nodes if (text := self.node(child))]
-                return _join_tsquery(" | ", branches) if branches else None
-            case And():
-                return self._all_of(node)
-            case Not():
-                return None
-
-    def any_of(self, alternatives: Sequence[TermSet], *, leaf: Leaf) -> str | None:
-        """Return a tsquery for any of the terms, in any field that the leaf allows."""
-        names = [name for terms in alternatives for name in self._lexemes(terms, leaf=leaf)]
-        return _join_tsquery(" | ", names) if names else None
-
-    def _all_of(self, node: And) -> str | None:
-        required = [self.node(child) for child in node.nodes if not isinstance(child, Not)]
-        if None in required:
-            return None
-        excluded = [self._excluded(child) for child in node.nodes if isinstance(child, Not)]
-        return _join_tsquery(" & ", [text for text in (*required, *excluded) if text])
-
-    def _excluded(self, negation: Not) -> str | None:
-        """Return the tsquery of an exclusion, or None if the index alone cannot decide it."""
-        if not self._is_exact(negation.node):
-            return None
-        text = self.node(negation.node)
-        return None if text is None else f"!{text}"
-
-    def _is_exact(self, node: Node) -> bool:
-        if isinstance(node, Leaf):
-            return not node.exact and compile_leaf(node, languages=self._languages).atomic
-        return isinstance(node, Or | And) and all(map(self._is_exact, node.nodes))
-
-    def _leaf(self, leaf: Leaf) -> str | None:
-        groups = [
-            _join_tsquery(
-                " | ", [text for terms in group.alternatives if (text := self._all(terms, leaf))]
-            )
-            for group in compile_leaf(leaf, languages=self._languages).groups
-        ]
-        return _join_tsquery(" & ", groups) if all(groups) and groups else None
-
-    def _all(self, alternative: Sequence[TermSet], leaf: Leaf) -> str:
-        texts = [self.any_of((terms,), leaf=leaf) for terms in alternative]
-        return _join_tsquery(" & ", [text for text in texts if text])
-
-    def _lexemes(self, terms: TermSet, *, leaf: Leaf) -> Iterator[str]:
-        suffix = ":*" if terms.prefix else ""
-        escaped = [term.replace("\\", "\\\\").replace("'", "''") for term in terms.terms]
-        for code in self._codes_of(leaf):
-            for tier in self._tiers:
-                for term in escaped:
-                    yield f"'{code}{tier}{term}'{suffix}"
-
-    def _codes_of(self, leaf: Leaf) -> Sequence[str]:
-        if leaf.field is None:
-            return sorted(set(self._codes.values()))
-        return [self._codes[leaf.field]] if leaf.field in self._codes else []
-
-
-def _join_tsquery(operator: str, texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"({operator.join(texts)})" if texts else ""
