@@ -192,6 +192,26 @@ class OwnerAdmin(ModelAdmin[Row]):
         shown = {"title": self.list_title, "about": self.about}
         return super().changelist_view(request, {**shown, **(extra_context or {})})
 
+    @override
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        return self.row_page(request, object_id)
+
+    def row_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Return the page of one row."""
+        return self.form_page(request, object_id, {})
+
+    def form_page(
+        self, request: HttpRequest, object_id: str | None, context: dict[str, Any]
+    ) -> HttpResponse:
+        """Return Django's form for a row, or for a new one."""
+        return self.changeform_view(request, object_id, extra_context=context)
+
     def get_or_404(self, request: HttpRequest, object_id: str) -> Row:
         """Return the row that the address of a page names."""
         row = self.get_object(request, unquote(object_id))

@@ -1,7 +1,6 @@
 """Accounts that can sign in, read-only."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from django.contrib.admin import display, register
 from django.contrib.auth.models import User
@@ -49,15 +48,9 @@ class AccountAdmin(OwnerAdmin[User]):
         return format_time(user.date_joined)
 
     @override
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
+    def row_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
         title = self.get_or_404(request, object_id).username
-        return super().change_view(request, object_id, form_url, {"title": title})
+        return self.form_page(request, object_id, {"title": title})
 
     @override
     def own_pages(self) -> Iterable[OwnPage]:

@@ -31,7 +31,7 @@ from evidence.access.grants import register_client
 from evidence.access.tokens import revoke_token_id
 from evidence.models.accounts import Client
 from evidence.models.grants import AccessToken
-from owner.admin.filters import ClientFilter, TokenStateFilter
+from owner.admin.grants import ClientFilter, TokenStateFilter
 from owner.form_fields import PlainForm, validate_printable
 from owner.grants.grant_pages import TokenRow, grant_rows, token_row, token_url
 from owner.site import (
@@ -109,19 +109,11 @@ class ClientAdmin(OwnerAdmin[Client]):
         return format_time(client.created_at)
 
     @override
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
+    def row_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
         client = self.get_object(request, unquote(object_id))
         grants = with_grant_state(timezone.now()).filter(package__client=client)
         lines = grant_rows(grants) if client is not None else []
-        return super().change_view(
-            request, object_id, form_url, {"grant_rows": lines, **named(client)}
-        )
+        return self.form_page(request, object_id, {"grant_rows": lines, **named(client)})
 
     @override
     def save_model(self, request: HttpRequest, obj: Client, form: Any, change: bool) -> None:
@@ -185,13 +177,7 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
         return token_row(token).state
 
     @override
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
+    def row_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
         token = self.get_or_404(request, object_id)
         grants = with_grant_state(timezone.now()).filter(package_id=token.package_id)
         context = {

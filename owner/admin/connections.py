@@ -200,13 +200,7 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
         return format_html('<span class="state state-{}">{}</span>', connection.status, word)
 
     @override
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
+    def row_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
         connection_id = unquote(object_id)
         connection = self.get_object(request, connection_id)
         lines = [] if connection is None else stream_lines(connection)
@@ -216,7 +210,7 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
             "keep_url": connection_streams.url(connection_id),
             **named(connection),
         }
-        return super().change_view(request, object_id, form_url, context)
+        return self.form_page(request, object_id, context)
 
     @override
     def save_model(self, request: HttpRequest, obj: Connection, form: Any, change: bool) -> None:

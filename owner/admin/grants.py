@@ -1,9 +1,9 @@
-"""Grants are listed, described and revoked; never edited or deleted."""
+"""Grants are listed, described and revoked; never edited or deleted. Their filters serve tokens too."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from django.contrib.admin import action, display, register
+from django.contrib.admin import ModelAdmin, SimpleListFilter, action, display, register
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -13,12 +13,73 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 from typing_extensions import override
 
-from evidence.access.grant_states import with_grant_state
+from evidence.access.grant_states import GrantState, filter_state, with_grant_state
+from evidence.models.accounts import Client
 from evidence.models.grants import Grant
-from owner.admin.filters import ClientFilter, SourceFilter, StateFilter
+from evidence.models.sources import Source
 from owner.grants import grant_pages
 from owner.grants.grant_pages import GrantRow, grant_rows
 from owner.site import OwnerAdmin, OwnPage, confirmation, is_confirmed, owner_site
+
+
+class StateFilter(SimpleListFilter):
+    title = "state"
+    parameter_name = "state"
+
+    @override
+    def lookups(
+        self, request: HttpRequest, model_admin: ModelAdmin[Any]
+    ) -> Iterable[tuple[str, str]]:
+        return GrantState.choices
+
+    @override
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value()
+        return (
+            filter_state(queryset, GrantState(chosen)) if chosen in GrantState.values else queryset
+        )
+
+
+class TokenStateFilter(StateFilter):
+    """Only grants are superseded."""
+
+    @override
+    def lookups(
+        self, request: HttpRequest, model_admin: ModelAdmin[Any]
+    ) -> Iterable[tuple[str, str]]:
+        return [choice for choice in GrantState.choices if choice[0] != GrantState.SUPERSEDED]
+
+
+class RelatedFilter(SimpleListFilter):
+    """A filter by a related row: all rows, the field that names one, and the lookup of that field."""
+
+    rows: QuerySet[Any]
+    key = ""
+    lookup = ""
+
+    @override
+    def lookups(
+        self, request: HttpRequest, model_admin: ModelAdmin[Any]
+    ) -> Iterable[tuple[str, str]]:
+        return list(self.rows.values_list(self.key, "display_name"))
+
+    @override
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value()
+        return queryset if chosen is None else queryset.filter(**{self.lookup: chosen})
+
+
+class ClientFilter(RelatedFilter):
+    title, parameter_name = "app", "client"
+    rows = Client.unscoped.order_by("display_name", "client_id")
+    key, lookup = "client_id", "package__client_id"
+
+
+class SourceFilter(RelatedFilter):
+    title = parameter_name = "source"
+    rows = Source.unscoped.order_by("display_name", "connector_key")
+    key, lookup = "connector_key", "source__connector_key"
+
 
 EXPLANATION = (
     "The app loses this access now. This cannot be undone; to give access again, create a new"
@@ -122,13 +183,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
         return redirect("give-access")
 
     @override
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
+    def row_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return grant_pages.grant_page(request, self.get_or_404(request, object_id))
 
     def token_view(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -1,7 +1,6 @@
 """Sources and their declarations, read-only."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.contrib.admin import display, register
 from django.http import HttpRequest, HttpResponse
@@ -63,13 +62,7 @@ class SourceAdmin(OwnerAdmin[Source]):
         return ", ".join(stream_label(stream) for stream in declared_streams(source))
 
     @override
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
+    def row_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
         source = self.get_or_404(request, object_id)
         context = {
             "source": source,
