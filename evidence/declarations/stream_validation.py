@@ -5,7 +5,6 @@ from functools import partial
 from typing import Final
 
 from evidence import limits
-from evidence.declarations import names
 from evidence.declarations.errors import DeclarationErrorCode, DocumentNode
 from evidence.declarations.query_capabilities import (
     ORDERED_KINDS,
@@ -16,7 +15,7 @@ from evidence.declarations.query_capabilities import (
     check_query,
     of_kind,
 )
-from evidence.declarations.schema_validation import check_stream_schema
+from evidence.declarations.schema_validation import check_relation_name, check_stream_schema
 
 SEMANTICS: Final = ("append_only", "mutable_state")
 CARDINALITIES: Final = ("has_many", "has_one")
@@ -164,7 +163,7 @@ def _check_relationship(
     """Check a relation, and add its cardinality to `cardinalities`."""
     if not node.check_object(required=True):
         return
-    name = names.check_relation_name(node.member("name"))
+    name = check_relation_name(node.member("name"))
     cardinality = node.member("cardinality").choice(CARDINALITIES, required=True)
     if name is not None:
         if name in cardinalities:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from evidence import limits
-from evidence.declarations import names, parser
+from evidence.declarations import parser
 from evidence.declarations.declaration import SourceDeclaration
 from evidence.declarations.errors import (
     MAX_ERRORS,
@@ -17,6 +17,7 @@ from evidence.declarations.errors import (
     child_path,
 )
 from evidence.declarations.query_capabilities import FieldTypesByName, field_types
+from evidence.declarations.schema_validation import check_connector_key, check_stream_name
 from evidence.declarations.stream_validation import check_presets, check_relationships, check_stream
 from evidence.errors import ConnectorInvalid
 
@@ -214,9 +215,9 @@ def _check_connector_key(root: DocumentNode, source_id: DocumentNode) -> None:
     if node.is_present:
         key = node.string(required=True)
         if key is not None:
-            names.check_connector_key(key, node=node)
+            check_connector_key(key, node=node)
     elif isinstance(source_id.value, str) and source_id.value:
-        names.check_connector_key(parser.last_segment(source_id.value), node=source_id)
+        check_connector_key(parser.last_segment(source_id.value), node=source_id)
 
 
 def _check_streams(root: DocumentNode) -> None:
@@ -245,7 +246,7 @@ def _check_streams(root: DocumentNode) -> None:
 def _check_name(stream: DocumentNode, *, other_names: Collection[str]) -> str:
     """Return the name, or "" for an invalid name, which no other stream can refer to."""
     node = stream.member("name")
-    name = names.check_stream_name(node) or ""
+    name = check_stream_name(node) or ""
     if name and name in other_names:
         code = DeclarationErrorCode.DUPLICATE_STREAM_NAME
         node.add_error(code, "Another stream has this name.")

@@ -110,7 +110,7 @@ class SearchText(models.Model):
     """The lexemes of one record; each includes its field, so that a hidden field cannot match.
 
     ``word_order`` has the order of the words of each field by its code, as
-    ``evidence.search.analysis.word_order`` encodes it; null means that it is unknown.
+    ``evidence.search.analysis.terms`` encodes it; null means that it is unknown.
     """
 
     pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")

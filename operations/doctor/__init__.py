@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import httpx2
 
-from operations.doctor import discovery_checks, oauth_checks, server_checks
+from operations.doctor import oauth_checks, server_checks
 from operations.doctor.findings import Finding, Outcome, Side, StepFailedError, StepSkippedError
 from operations.doctor.http_probe import HttpProbe
 from operations.doctor.probe import DEFAULT_HOST, HOSTS, ProbeState
@@ -31,13 +31,13 @@ class Step:
 
 
 STEPS = (
-    Step("challenge", "Request /mcp without a token", discovery_checks.check_challenge),
-    Step("bearer", "Send an invalid token", discovery_checks.check_bearer, ("challenge",)),
-    Step("get", "Send a GET request", discovery_checks.check_get, ("challenge",)),
+    Step("challenge", "Request /mcp without a token", oauth_checks.check_challenge),
+    Step("bearer", "Send an invalid token", oauth_checks.check_bearer, ("challenge",)),
+    Step("get", "Send a GET request", oauth_checks.check_get, ("challenge",)),
     Step("bodies", "Send a large body", server_checks.check_large_body, ("challenge",)),
     Step("answers", "Check the response body", server_checks.check_response_body, ("challenge",)),
-    Step("metadata", "Read the resource metadata", discovery_checks.check_resource, ("challenge",)),
-    Step("server", "Read the sign-in metadata", discovery_checks.check_server, ("metadata",)),
+    Step("metadata", "Read the resource metadata", oauth_checks.check_resource, ("challenge",)),
+    Step("server", "Read the sign-in metadata", oauth_checks.check_server, ("metadata",)),
     Step("address", "Compare the address with the host", oauth_checks.check_address),
     Step("registration", "Register as the host", oauth_checks.check_registration, ("server",)),
     Step("consent", "Open the consent page", oauth_checks.check_consent_page, ("registration",)),

@@ -5,8 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from operations.doctor.findings import Side, failure
-from operations.doctor.http_probe import HttpProbe, ProbeResponse
-from operations.doctor.proxies import identify_proxy
+from operations.doctor.http_probe import HttpProbe, ProbeResponse, identify_proxy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

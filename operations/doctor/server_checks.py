@@ -4,13 +4,13 @@ import json
 from typing import Any
 
 from operations.doctor.findings import Side, StepFailedError, StepSkippedError, failure, warning
+from operations.doctor.http_probe import body_limit
 from operations.doctor.probe import (
     INITIALIZE,
     PROTOCOL_VERSION,
     ProbeState,
     require_server_response,
 )
-from operations.doctor.proxies import body_limit
 
 EXPECTED_TOOLS = {"schema", "query_records", "aggregate", "search", "fetch", "read_record_field"}
 COMMON_WORDS = "the OR and OR for OR with OR und OR die OR de OR la OR 的 OR の"

@@ -20,7 +20,6 @@ from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
 from owner.permissions import owner_required
 from owner.records.bookings import booking_sums
-from owner.records.calendar_month import calendar_month
 from owner.records.conversations import conversation, thread
 from owner.records.measure_charts import measure_charts
 from owner.records.owner_reads import listed_items, record_owner_read
@@ -28,6 +27,7 @@ from owner.records.periods import (
     OTHER_DATES,
     Period,
     cached_month_counts,
+    calendar_month,
     has_other_dates,
     month_links,
     one_month,

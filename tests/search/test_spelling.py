@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence.search.analysis.query_tree import Leaf
-from evidence.search.analysis.spelling import (
+from evidence.search.analysis.tokenizer import WorkLimit
+from evidence.search.suggestions import (
     bigrams,
     candidate_prefixes,
     closest_words,
@@ -15,7 +16,6 @@ from evidence.search.analysis.spelling import (
     similar_runs,
     words_with_prefix,
 )
-from evidence.search.analysis.tokenizer import WorkLimit
 
 SHORT = st.text(alphabet="abc", max_size=6)
 

@@ -9,9 +9,9 @@ from evidence.search.analysis.highlighter import best_passages, find_occurrence
 from evidence.search.analysis.query_parser import parse
 from evidence.search.analysis.query_tree import Query
 from evidence.search.analysis.segmentation import TermFilter
-from evidence.search.analysis.spelling import similar_runs, words_with_prefix
 from evidence.search.analysis.tokenizer import UNITS_PER_TEXT, WorkLimit, find_tokens
 from evidence.search.analysis.verifier import verify
+from evidence.search.suggestions import similar_runs, words_with_prefix
 
 LANGUAGES = ("en", "de", "fr")
 ONE_CHUNK = 65_536 * 18 * 2

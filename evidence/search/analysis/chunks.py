@@ -29,10 +29,12 @@ from evidence.search.analysis.segmentation import (
     segments,
     split_cjk,
 )
-from evidence.search.analysis.terms import Vocabulary, cache_put, literal_term
-from evidence.search.analysis.word_order import (
+from evidence.search.analysis.terms import (
     OrderCache,
     TermBytes,
+    Vocabulary,
+    cache_put,
+    literal_term,
     order_of_tokens,
     order_of_word,
 )

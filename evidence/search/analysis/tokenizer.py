@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from evidence.search.analysis.chunks import POSITIONS, UNIT, ChunkAnalyzer, MatchCache
 from evidence.search.analysis.segmentation import EXTRA_WORD, NO_WORD, TermFilter, Token
-from evidence.search.analysis.word_order import join_orders
+from evidence.search.analysis.terms import join_orders
 
 UNITS_PER_TEXT = 1_000_000
 """Default limit for one text. Prose of three million characters needs less."""
@@ -126,7 +126,7 @@ def find_tokens(
 class IndexedText(NamedTuple):
     """The number of tokens per term, the length in words, and the order of the words of a text.
 
-    Two CJK characters count as one word of length. `word_order` explains the order.
+    Two CJK characters count as one word of length. `terms` explains the order.
     """
 
     counts: dict[str, int]

@@ -1,6 +1,6 @@
 """Compile a query to tsquery text, and its phrases to pairs of bytes.
 
-The order of words of a match contains these pairs; see `word_order`.
+The order of words of a match contains these pairs; see `terms`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from evidence.search.analysis.query_tree import (
     TermSet,
     compile_leaf,
 )
+from evidence.search.analysis.terms import ANY_WORD
 from evidence.search.analysis.tokenizer import term_bytes
 from evidence.search.analysis.tsvector import TIERS
-from evidence.search.analysis.word_order import ANY_WORD
 
 
 def to_tsquery(

@@ -16,9 +16,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from evidence.search.analysis.terms import MAX_TERM_CHARS
+from evidence.search.analysis.terms import ANY_ORDER, MAX_TERM_CHARS, join_texts
 from evidence.search.analysis.tokenizer import index_text
-from evidence.search.analysis.word_order import ANY_ORDER, join_texts
 
 TIERS = 4
 LEXEME_END = "\0\0\0"

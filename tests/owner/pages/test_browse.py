@@ -10,7 +10,7 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from owner.records import calendar_month
+from owner.records import periods
 from tests.owner.pages.browser import Browser
 from tests.world import BANK, MAIL, PERSONAL, WORK, World
 
@@ -239,7 +239,7 @@ def test_a_month_with_too_many_events_says_so_and_links_its_days(
     world.put(*(("cin_talk", "meetings", {"id": f"x{day}", "topic": f"Walk {day}",
         "begins": f"2026-05-{day}T09:00:00Z", "ends": f"2026-05-{day}T10:00:00Z"})
         for day in range(20, 26)))  # fmt: skip
-    monkeypatch.setattr(calendar_month, "MAX_EVENTS", 3)
+    monkeypatch.setattr(periods, "MAX_EVENTS", 3)
 
     page = alice.open(f"{talk}/meetings/?month=2026-05")
 
