@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -72,6 +72,15 @@ def _unescape(value: bytes) -> str | None:
         return None
 
 
+def group_media(files: ExportFiles, folders: Collection[str]) -> dict[str, list[ExportFile]]:
+    """Return the files of media folders by the id of their post or message."""
+    media: dict[str, list[ExportFile]] = {}
+    for file in files:
+        if file.path.parent.name in folders:
+            media.setdefault(file.path.name.partition("-")[0], []).append(file)
+    return media
+
+
 def _claim(files: ExportFiles) -> list[ExportFile]:
     names = {file.name for file in files if part_name(file) in _PARSERS}
     if not names:
@@ -87,11 +96,7 @@ def _claim(files: ExportFiles) -> list[ExportFile]:
 
 
 def _read(files: ExportFiles) -> ExportItems:
-    media: dict[str, list[ExportFile]] = {}
-    for file in files:
-        if file.path.parent.name in _MEDIA_FOLDERS:
-            media.setdefault(file.path.name.partition("-")[0], []).append(file)
-    context = read_account(files), media
+    context = read_account(files), group_media(files, _MEDIA_FOLDERS)
     parts = [file for file in files if part_name(file) in _PARSERS]
     return iter_items(parts, partial(_read_part, context=context))
 

@@ -23,7 +23,7 @@ from importers.core.json_nodes import (
 from importers.core.moments import require_moment, to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import one_line
-from importers.social.x_archive import Account, part_name, read_account
+from importers.social.x_archive import Account, group_media, part_name, read_account
 
 SERVICE = "x"
 _PARTS = ("direct_messages", "direct_messages_group")
@@ -56,13 +56,9 @@ def _claim(files: ExportFiles) -> list[ExportFile]:
 
 
 def _read(files: ExportFiles) -> ExportItems:
-    media: dict[str, list[ExportFile]] = {}
-    for file in files:
-        if file.path.parent.name in _MEDIA_FOLDERS:
-            media.setdefault(file.path.name.partition("-")[0], []).append(file)
     parts = [file for file in files if part_name(file) in _PARTS]
     names = {name: title for file in parts for name, title in _group_names(file)}
-    archive = _Archive(read_account(files), media, names)
+    archive = _Archive(read_account(files), group_media(files, _MEDIA_FOLDERS), names)
     return iter_items(parts, partial(_read_part, archive=archive))
 
 
