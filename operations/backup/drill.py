@@ -26,9 +26,9 @@ from operations.backup.restore import Verification
 from operations.postgres import server as embedded_postgres
 
 PREFIX = "pdpp_drill_"
+"""Earlier releases added no id of the installation's database."""
 MAX_AGE = timedelta(days=1)
 """Older databases were left behind by a killed process."""
-NAME = re.compile(PREFIX + r"(\d+)_[0-9a-f]{8}")
 POLL_SECONDS = 0.2
 
 
@@ -40,7 +40,7 @@ def scratch_database(*, now: datetime) -> Iterator[str]:
     """
     for name in _abandoned_databases(now):
         _drop(name)
-    name = f"{PREFIX}{int(now.timestamp())}_{secrets.token_hex(4)}"
+    name = f"{scratch_prefix()}{int(now.timestamp())}_{secrets.token_hex(4)}"
     with connection.cursor() as cursor:
         cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     try:
@@ -49,10 +49,21 @@ def scratch_database(*, now: datetime) -> Iterator[str]:
         _drop(name)
 
 
+def scratch_prefix() -> str:
+    """Return how the names of this installation's scratch databases begin.
+
+    Installations that share a PostgreSQL server do not drop each other's.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT oid FROM pg_database WHERE datname = current_database()")
+        return f"{PREFIX}{cursor.fetchone()[0]}_"
+
+
 def _abandoned_databases(now: datetime) -> list[str]:
+    pattern = re.compile(rf"(?:{scratch_prefix()}|{PREFIX})(\d+)_[0-9a-f]{{8}}")
     with connection.cursor() as cursor:
         cursor.execute("SELECT datname FROM pg_database")
-        matches = [NAME.fullmatch(name) for (name,) in cursor]
+        matches = [pattern.fullmatch(name) for (name,) in cursor]
     oldest = (now - MAX_AGE).timestamp()
     return [match[0] for match in matches if match is not None and int(match[1]) < oldest]
 

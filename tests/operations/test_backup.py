@@ -38,6 +38,7 @@ from tests.storing import processes
 from tests.world import MAIL, NOW, PERSONAL, World, mail
 
 LIST = "/v1/streams/messages/records"
+SCRATCH_DATABASES = "SELECT datname FROM pg_database WHERE starts_with(datname, %s)"
 UNUSUAL_TEXT = "tab\t line\nback\\slash \\N \\. \u2028 \U0001f600 'quote' \"q\" {curly} NULL \r end"
 OLDER = ("evidence", "0015_quotas")
 SUSPENDED = {"evidence_grant", "evidence_accesstoken"}
@@ -406,7 +407,6 @@ def test_drill_verifies_an_older_backup_and_drops_its_database(
         run_to_end(dump.back_up(file, Secret("passphrase", passphrase.encode()), migrations=older,
                        with_keys=False, now=NOW))  # fmt: skip
     monkeypatch.setattr("sys.stdin", StringIO(f"{passphrase}\n"))
-    monkeypatch.setattr(drill, "PREFIX", prefix := f"pdpp_drill_of_{os.getpid()}_")
     call_command("drill", file, stdout=output)
     assert "The backup is valid." in output.getvalue()
     assert re.search(r"Answers: (\d\d) of \1 equal those at backup time", output.getvalue())
@@ -414,9 +414,31 @@ def test_drill_verifies_an_older_backup_and_drops_its_database(
     with pytest.raises(CommandError, match="does not open this backup"):
         call_command("drill", file, stdout=output)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_database WHERE starts_with(datname, %s)", [prefix])
-        assert cursor.fetchone() == (0,)
+        cursor.execute(SCRATCH_DATABASES, [drill.scratch_prefix()])
+        assert cursor.fetchall() == []
     assert filled.get(LIST, "bob").status == 200
+
+
+def test_drill_drops_only_what_a_killed_one_of_this_installation_left(
+    transactional_db: None,
+) -> None:
+    old, new = NOW - 2 * drill.MAX_AGE, NOW - drill.MAX_AGE / 2
+    own, others = drill.scratch_prefix(), f"{drill.PREFIX}1_"
+    left, running, elsewhere = (f"{prefix}{int(time.timestamp())}_0123abcd"
+                                for prefix, time in ((own, old), (own, new), (others, old)))  # fmt: skip
+    with connection.cursor() as cursor:
+        for name in (left, running, elsewhere):
+            cursor.execute(f"CREATE DATABASE {name}")
+        try:
+            with scratch_database(now=NOW) as name:
+                cursor.execute(SCRATCH_DATABASES, [drill.PREFIX])
+                found = {each for (each,) in cursor}
+        finally:
+            for each in (left, running, elsewhere):
+                cursor.execute(f"DROP DATABASE IF EXISTS {each}")
+
+    assert {running, elsewhere, name} <= found
+    assert left not in found
 
 
 WORDS = RecoveryKey(b"0123456789abcdef").words

@@ -342,10 +342,7 @@ def test_drill_restores_a_copy_and_names_a_changed_file(planned: World, folder: 
     assert "no longer where it was stored" in said(planned, late)[0]
 
 
-def test_interrupted_drill_drops_its_database(
-    planned: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(drill, "PREFIX", prefix := f"pdpp_drill_of_{os.getpid()}_")
+def test_interrupted_drill_drops_its_database(planned: World) -> None:
     run(START + timedelta(hours=1))
     [copy] = backup_plans.list_copies(planned.owner_id)
     backup_plans.request_drill(copy, KEY.open(bytes(copy.sealed)))
@@ -355,8 +352,11 @@ def test_interrupted_drill_drops_its_database(
     job.close()  # type: ignore[attr-defined]
 
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_database WHERE starts_with(datname, %s)", [prefix])
-        assert cursor.fetchone() == (0,)
+        cursor.execute(
+            "SELECT datname FROM pg_database WHERE starts_with(datname, %s)",
+            [drill.scratch_prefix()],
+        )
+        assert cursor.fetchall() == []
     copy.refresh_from_db()
     assert copy.drill_secret is not None
 
