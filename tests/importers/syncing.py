@@ -14,6 +14,7 @@ from importers.sources.accounts import connect_account, list_containers, parse_d
 from importers.sources.registry import find_source
 from importers.sources.runner import RunReport, sync
 from tests.importers.dovecot import PASSWORD, Dovecot
+from tests.pdpp_site.installation import START_SECONDS
 from tests.storing.processes import environment
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -68,21 +69,26 @@ def account_of(connection_id: str) -> SourceAccount:
     return SourceAccount.unscoped.get(connection_id=connection_id)
 
 
-def start_sync(pk: str) -> "subprocess.Popen[bytes]":
-    """Run the command in a process of its own, on the database of the tests."""
-    return subprocess.Popen(
+def kill_sync(pk: str) -> None:
+    """Run the command in a process of its own, and kill it when it has stored an item."""
+    process = subprocess.Popen(
         [sys.executable, "manage.py", "sync", pk],
         cwd=ROOT,
         env=environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    try:
+        _wait_for_progress(pk, process)
+    finally:
+        process.kill()
+        process.wait()
 
 
-def wait_for_progress(pk: str, process: "subprocess.Popen[bytes]") -> None:
+def _wait_for_progress(pk: str, process: "subprocess.Popen[bytes]") -> None:
     """Wait until the process has stored an item, or has read everything."""
     items = SyncedItem.unscoped.filter(connection_id=pk)
-    before, deadline = items.count(), time.monotonic() + 60
+    before, deadline = items.count(), time.monotonic() + START_SECONDS
     while items.count() == before:
         if (code := process.poll()) is not None:
             assert code == 0

@@ -1,6 +1,5 @@
 """Calendars and contacts are kept up to date over CalDAV and CardDAV, from a real server."""
 
-import signal
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -22,9 +21,8 @@ from tests.importers.syncing import (
     account_of,
     connect_details,
     details_of,
+    kill_sync,
     run_sync,
-    start_sync,
-    wait_for_progress,
 )
 from tests.importers.test_calendar_feed import calendar, event
 from tests.world import World
@@ -336,10 +334,7 @@ def test_killed_run_continues_without_loss_or_duplicate(server: Radicale, user: 
     pk = connect(server, user)
     counts = []
     for _ in range(2):
-        process = start_sync(pk)
-        wait_for_progress(pk, process)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        kill_sync(pk)
         counts.append(SyncedItem.unscoped.filter(connection_id=pk).count())
         assert counts[-1] == len(records("events"))
     run_sync(pk)

@@ -1,6 +1,5 @@
 """What a sync brings is reported once, to ``changes_since`` and to event subscriptions."""
 
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from tests.events.receiving import (
     running_receiver,
 )
 from tests.importers.dovecot import Dovecot, message, messages, run_dovecot
-from tests.importers.syncing import connect, run_sync, start_sync, wait_for_progress
+from tests.importers.syncing import connect, kill_sync, run_sync
 from tests.world import World
 
 USER = "ida@mail.example"
@@ -113,10 +112,7 @@ def test_killed_and_repeated_run_reports_each_message_once(
     told = reader.subjects()
     server.fill(USER, messages(range(1, 1_200)))
     for _ in range(2):
-        process = start_sync(pk)
-        wait_for_progress(pk, process)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        kill_sync(pk)
         told += reader.subjects()
     killed_at = len(told)
     run_sync(pk)

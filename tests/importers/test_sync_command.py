@@ -1,7 +1,6 @@
 """``manage.py sync``, and what happens to accounts around it."""
 
 import io
-import signal
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -17,7 +16,7 @@ from evidence.storing.record_erasure import erase_connection
 from importers.sources.background import SyncWorker
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.imports import records
-from tests.importers.syncing import account_of, connect, run_sync, start_sync, wait_for_progress
+from tests.importers.syncing import account_of, connect, kill_sync, run_sync
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 USER = "ida@mail.example"
@@ -132,10 +131,7 @@ def test_killed_run_continues_without_loss_or_duplicate(server: Dovecot) -> None
     pk = connect(server, USER)
     counts = []
     while account_of(pk).problem is None and not account_of(pk).succeeded_at:
-        process = start_sync(pk)
-        wait_for_progress(pk, process)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        kill_sync(pk)
         state = account_of(pk).state.get("folders", {}).get("INBOX", {})
         items = SyncedItem.unscoped.filter(connection_id=pk)
         assert items.count() == state.get("next_uid", 1) - 1

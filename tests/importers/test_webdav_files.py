@@ -18,9 +18,8 @@ from tests.importers.syncing import (
     account_of,
     connect_details,
     details_of,
+    kill_sync,
     run_sync,
-    start_sync,
-    wait_for_progress,
 )
 from tests.importers.test_text_recognition import SENTENCE, saved
 from tests.importers.webdav_server import PASSWORD, USER, WebdavServer, webdav_server
@@ -225,10 +224,7 @@ def test_killed_run_continues_without_loss_or_duplicate(server: WebdavServer) ->
         server.write(name, f"this is {name}")
     pk = connect(server)
     for _ in range(2):
-        process = start_sync(pk)
-        wait_for_progress(pk, process)
-        process.kill()
-        process.wait()
+        kill_sync(pk)
     server.requests.clear()
     stored = len(paths())
 
