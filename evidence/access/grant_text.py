@@ -5,7 +5,7 @@ the owner's labels.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 
 from evidence.access.scope import Allowed, GrantTerms, Only, Scope, StreamTerms, TimeRange
@@ -47,8 +47,24 @@ class StreamDescription:
     """
 
     label: str
-    sentence: str
+    text: str
     record_keys: tuple[str, ...] | None
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.label}: {self.text}."
+
+
+def merge_descriptions(streams: Iterable[StreamDescription]) -> list[StreamDescription]:
+    """Describe the streams that are granted in the same way in one sentence, in order."""
+    merged: dict[object, StreamDescription] = {}
+    labels: dict[object, list[str]] = {}
+    for each in streams:
+        # Equal keys in two streams name different records.
+        key = each.text if each.record_keys is None else (each.label, each.text)
+        merged.setdefault(key, each)
+        labels.setdefault(key, []).append(each.label)
+    return [replace(each, label=join_words(labels[key])) for key, each in merged.items()]
 
 
 def describe_stream(
@@ -61,9 +77,9 @@ def describe_stream(
     label = terms.name if stream is None else stream_label(stream)
     parts = [_fields(terms, stream), " of ", _records(terms), _time(terms.time, stream)]
     connections = quote_labels(labels.get(id_, id_) for id_ in sorted(terms.connection_ids))
-    sentence = f"{label}: {''.join(parts)}, through {connections}."
+    text = f"{''.join(parts)}, through {connections}"
     keys = tuple(sorted(terms.records.names)) if isinstance(terms.records, Only) else None
-    return StreamDescription(label=label, sentence=sentence, record_keys=keys)
+    return StreamDescription(label=label, text=text, record_keys=keys)
 
 
 def stream_label(stream: StreamDeclaration) -> str:

@@ -8,7 +8,6 @@ from typing import Any, Generic, TypeVar
 from django import forms
 from django.http import QueryDict
 
-from evidence.access.grant_text import StreamDescription
 from evidence.access.grants import DEFAULT_PURPOSE, GrantRequest
 from evidence.access.scope import StreamTerms
 from evidence.models.connections import Connection
@@ -16,7 +15,6 @@ from owner.form_fields import set_choices
 from owner.grants.grantable_sources import GrantableSource
 from owner.grants.stream_form import StreamForm, earliest
 from owner.grants.term_forms import ExpiryForm, LimitsForm
-from owner.text import describe_terms
 
 Terms = TypeVar("Terms", bound=ExpiryForm)
 TERMS_PREFIX = "terms"
@@ -54,15 +52,6 @@ class SourceDraft:
     @property
     def connection_ids(self) -> list[str]:
         return [connection.pk for connection in self.connections]
-
-    @property
-    def sentences(self) -> list[StreamDescription]:
-        labels = {connection.pk: connection.label for connection in self.connections}
-        return [
-            describe_terms(form.terms, stream=form.stream, labels=labels)
-            for form in self.streams
-            if form.terms is not None
-        ]
 
     def request(self, terms: ExpiryForm, now: datetime) -> GrantRequest:
         """Return the grant to issue. Call `check` first."""

@@ -5,6 +5,7 @@ The owner is the only reader, so nothing is recorded as disclosed.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from evidence.access.gate import Gate
 from evidence.access.grant_text import (
@@ -22,6 +23,7 @@ from evidence.models.accounts import OWNER_ID
 from evidence.reading import records as reading
 from owner.grants.draft import SourceDraft
 from owner.grants.stream_form import StreamForm
+from owner.records.periods import is_plausible, plausible_period
 from owner.records.record_roles import StreamRoles
 from owner.records.record_summaries import RecordSummary, summarize
 from owner.text import FieldValue, describe_terms, pluralize, record_title, record_values
@@ -153,14 +155,23 @@ def _one_line(summary: RecordSummary, value: FieldValue) -> str:
 
 
 def describe_extent(visible: VisibleRecords) -> str:
-    """Return the first and last day, or an empty string if the time field is not shown."""
+    """Return the first and last plausible day, or an empty string if the time field is not shown."""
     if not visible.shows(visible.stream.consent_time_field):
         return ""
     window = reading.window(visible, ())
+    if not (
+        _is_plausible(visible, window.earliest_at) and _is_plausible(visible, window.latest_at)
+    ):
+        # A few faulty dates, such as of the year 1, hide when the other records are from.
+        window = reading.window(plausible_period(visible.stream).of(visible), ())
     if window.earliest_at is None or window.latest_at is None:
         return ""
     first, last = format_day(window.earliest_at), format_day(window.latest_at)
     return first if first == last else f"{first} to {last}"
+
+
+def _is_plausible(visible: VisibleRecords, moment: datetime | None) -> bool:
+    return moment is None or is_plausible(visible.stream, moment.date())
 
 
 def _totals(sources: Iterable[SourceDraft], owner_id: str) -> Mapping[tuple[str, str], int]:

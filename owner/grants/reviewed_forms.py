@@ -16,17 +16,20 @@ from django.http import HttpRequest
 
 from evidence.access.crypto import key_for
 from evidence.access.grant_terms import serialize_terms
-from evidence.access.grant_text import join_words, quote_labels
+from evidence.access.grant_text import join_words, merge_descriptions, quote_labels
 from evidence.models.accounts import OWNER_ID
 from owner.grants.draft import DraftForms, SourceDraft, SourceForms
 from owner.grants.grantable_sources import readable_connections
 from owner.grants.preview import PreviewsByForm, StreamPreview, preview_sources
 from owner.grants.stream_form import StreamForm
-from owner.text import pluralize
+from owner.text import one_line, pluralize
 
 FORM_FIELDS = frozenset(
     {"csrfmiddlewaretoken", "decision", "pick", "form_token", "review_signature"}
 )
+MAX_BRIEF_LABELS = 3
+MAX_BRIEF_LABEL = 24
+"""Characters of a name: two lines of a phone contain the counts and three names."""
 HAS_ERRORS = "Correct the fields marked below."
 
 
@@ -40,6 +43,21 @@ class StreamRow:
 class SourceRow:
     forms: SourceForms
     streams: list[StreamRow]
+
+    @property
+    def previews(self) -> list[StreamPreview]:
+        """Return the previews of the streams that are included."""
+        return [row.preview for row in self.streams if row.preview is not None]
+
+    @property
+    def is_expanded(self) -> bool:
+        """Return whether to show its streams: they have an error, a restriction, or one is left out."""
+        draft = self.forms.draft
+        is_selected = bool(draft.connections)
+        return is_selected and (
+            len(draft.included) < len(draft.streams)
+            or any(form.is_expanded for form in draft.streams)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +91,18 @@ class ReviewedForms:
         if not is_complete and not forms.is_empty and forms.has_errors:
             error = error or HAS_ERRORS
         previews = preview_sources(forms.draft.sources)
+        rows = source_rows(forms.sources, previews)
         return {
             "error": error,
-            "rows": source_rows(forms.sources, previews),
+            "rows": rows,
             "is_all_demo": forms.is_all_demo,
             "terms": forms.terms,
             "limits": forms.limits,
             "max_usage": forms.limits.limits_text if forms.limits.has_valid_limits else "",
-            "sentences": [preview.words for preview in previews.values()],
+            "sentences": merge_descriptions(preview.words for preview in previews.values()),
             "hidden_parts": [*describe_hidden(forms, previews)],
             "expires": forms.terms.expiry_text if forms.terms.is_valid() else "",
-            "brief": _brief(previews),
+            "brief": _brief(rows),
             "form_token": form_token,
             "review_signature": self._signature(form_token) if is_complete else "",
         }
@@ -125,13 +144,19 @@ def verify_review(signature: str, expected: str) -> bool:
     return hmac.compare_digest(signature.encode(), expected.encode())
 
 
-def _brief(previews: PreviewsByForm) -> str:
-    """Return ``1,204 records of Mail and Threads``; empty if nothing is selected."""
-    labels = list(dict.fromkeys(preview.words.label for preview in previews.values()))
-    if len(labels) > 3:
-        labels = [*labels[:2], f"{len(labels) - 2} other streams"]
-    records = pluralize(sum(preview.count for preview in previews.values()), "record")
-    return f"{records} of {join_words(labels)}" if labels else ""
+def _brief(rows: Sequence[SourceRow]) -> tuple[str, str] | None:
+    """Return ``("1,204 records", "Mail and Chat")``: counts and sources; None if nothing is selected."""
+    read = [row for row in rows if row.previews]
+    if not read:
+        return None
+    labels = [one_line(row.forms.draft.label, max_length=MAX_BRIEF_LABEL) for row in read]
+    if len(labels) > MAX_BRIEF_LABELS:
+        labels = [
+            *labels[: MAX_BRIEF_LABELS - 1],
+            f"{len(labels) - MAX_BRIEF_LABELS + 1} more sources",
+        ]
+    count = sum(preview.count for row in read for preview in row.previews)
+    return pluralize(count, "record"), join_words(labels)
 
 
 def source_rows(sources: Sequence[SourceForms], previews: PreviewsByForm) -> list[SourceRow]:

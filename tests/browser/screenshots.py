@@ -59,6 +59,8 @@ def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:
     shot("consent")
     mailbox = browser.find_element(By.XPATH, "//fieldset[legend[contains(., 'ail')]]//label")
     reach(browser, mailbox)
+    wait_for(browser, "will read")
+    tick(browser, "Choose streams and fields")
     wait_for(browser, "Preview the newest")
     tick(browser, "Preview the newest")
     browser.execute_script("arguments[0].scrollIntoView()", mailbox)

@@ -46,7 +46,11 @@ for (const each of document.querySelectorAll(".connections input")) each.click()
 """
 ANSWER = """
 const bar = document.querySelector(".answer");
-return [bar.getBoundingClientRect().height, bar.innerText];
+const sources = bar.querySelector(".from");
+if (!sources) return [0, "", "", 0];
+const hidden = sources.getBoundingClientRect().bottom
+    - bar.querySelector(".brief").getBoundingClientRect().bottom;
+return [bar.getBoundingClientRect().height, bar.innerText, sources.innerText, hidden];
 """
 OPEN_ALL = """
 for (const each of document.querySelectorAll("details:not([open]) > summary"))
@@ -108,6 +112,7 @@ def test_from_the_question_to_the_end_of_the_access(
     assert "Not verified" in text(browser)
     tick(browser, "Personal mail")
     wait_for(browser, "5 records")
+    tick(browser, "Choose streams and fields")
     tick(browser, "Share only part")
     tick(browser, "Body text")
     wait_for(browser, "the field Body text")
@@ -138,11 +143,20 @@ def test_the_answer_covers_little_of_a_phone_and_names_the_app_and_the_counts(
     wait_for(browser, "Scribe wants to read your records")
     resize(browser, PHONE)
     browser.execute_script(TICK_ALL)
-    wait_until(browser, lambda it: "It will read" in it.execute_script(ANSWER)[1])
-    height, said = browser.execute_script(ANSWER)
+    wait_for(browser, "It can see all your records")
+    wait_until(browser, lambda it: "will read" in it.execute_script(ANSWER)[1])
+    height, said, sources, hidden = browser.execute_script(ANSWER)
 
     assert height <= PHONE[1] / 8
+    assert "Scribe will read" in said
     assert "Allow" in said.splitlines()
+    assert all(each in sources for each in ("Bank", "Mail"))
+    assert hidden <= 1, "pixels of the sources that are cut off"
+    words = text(browser)
+    seen = ("records of Messages", "It will read", "It will not see", "Access expires", "Limits")
+    assert [each for each in seen if each not in words] == []
+    height = browser.execute_script("return document.documentElement.scrollHeight")
+    assert height <= 2500, "the streams of each source are folded"
     for words in ("Not verified", "Your decision is sent to", "Access expires", "It will not see"):
         assert words in text(browser), "shown without opening anything"
     resize(browser, DESKTOP)
@@ -155,7 +169,8 @@ def test_typing_a_limit_and_choosing_a_view_neither_bounce_nor_jump(
     sign_in(browser)
     wait_for(browser, "Scribe wants to read your records")
     tick(browser, "Personal mail")
-    wait_for(browser, "It will read 6 records of Messages and Threads.")
+    wait_for(browser, "Scribe will read 6 records from Mail.")
+    tick(browser, "Choose streams and fields")
     tick(browser, "Share only part")
     before = browser.execute_script(CHOOSE_ENVELOPE)
     wait_for(browser, "the fields Conversation, From name, From email, Labels")

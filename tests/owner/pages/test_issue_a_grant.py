@@ -13,7 +13,7 @@ from owner.grants import give_access_page
 from tests.access.test_narrowed_meanwhile import overtake
 from tests.owner.pages.browser import Browser, Form, Page
 from tests.owner.pages.giving import ADD, allow, at, bearers, give, of, review, what
-from tests.world import ACCOUNT, BANK, PERSONAL, World
+from tests.world import ACCOUNT, BANK, PERSONAL, World, mail
 
 
 def newest() -> Grant:
@@ -188,9 +188,26 @@ def test_what_is_about_to_be_given_is_read_over_in_words(world: World, alice: Br
         " 1 January 2025 on, through “Personal mail” and “Work mail”." in reviewed.text
     )
     assert "Threads: every field of all records, through “Personal mail” and" in reviewed.text
-    assert "records of Messages and Threads" in reviewed.text
+    assert "It will read" in reviewed.text
+    assert "records from Mail" in reviewed.text
     assert reviewed.form.values(of(form, "Messages", "since")) == ["2025-01-01"]
     assert not reviewed.form.is_ticked("Body text")
+
+
+def test_streams_with_equal_terms_share_a_sentence_and_faulty_dates_are_left_out(
+    world: World, alice: Browser
+) -> None:
+    world.put((PERSONAL, "messages", mail("m9", "0001-01-01T00:00:00Z")))
+    form = what(alice, "Personal mail")
+    form.tick("Messages")
+    form.tick("Threads")
+
+    reviewed = review(alice, form)
+
+    sentence = "Messages and Threads: every field of all records, through “Personal mail”."
+    assert sentence in reviewed.text
+    assert "6 records of Messages" in reviewed.text
+    assert "January 1 " not in reviewed.text
 
 
 def test_pressing_the_last_button_twice_gives_access_once(world: World, alice: Browser) -> None:
