@@ -8,11 +8,12 @@ from typing import Any
 
 from django.utils import timezone
 
+from evidence.advisory_locks import is_locked
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.connections import SourceAccount, SyncedItem
 from importers.sources.accounts import connect_account, list_containers, parse_details
 from importers.sources.registry import find_source
-from importers.sources.runner import RunReport, sync
+from importers.sources.runner import RunReport, lock_name, sync
 from tests.importers.dovecot import PASSWORD, Dovecot
 from tests.pdpp_site.installation import START_SECONDS
 from tests.storing.processes import environment
@@ -83,6 +84,11 @@ def kill_sync(pk: str) -> None:
     finally:
         process.kill()
         process.wait()
+    # The database notices only when it next writes to the process, and until then holds its lock.
+    deadline = time.monotonic() + START_SECONDS
+    while is_locked(lock_name(pk)):
+        assert time.monotonic() < deadline, "the lock of a killed run is not released"
+        time.sleep(0.02)
 
 
 def _wait_for_progress(pk: str, process: "subprocess.Popen[bytes]") -> None:
