@@ -109,7 +109,7 @@ def refused_page(request: HttpRequest) -> HttpResponse:
         "days": _by_day(list(found), names),
         "found": found,
         "kept_days": REFUSED_CALL_RETENTION.days,
-        "query": urlencode({name: value for name, value in chosen.items() if value}),
+        "page_query": urlencode({name: value for name, value in chosen.items() if value}),
     }
     return render(request, "owner/activity/refused.html", context)
 

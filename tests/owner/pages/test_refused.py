@@ -27,6 +27,8 @@ def test_a_refusal_is_found_by_app_and_by_request(world: World, alice: Browser) 
         )
         assert "includes the streams messages; it does not include “threads”." in page.text
         assert request_id in page.text
+        [search] = [each for each in page.forms if each.action.endswith("/search")]
+        assert search.values("q") == [""]
     assert "No call was refused." in alice.open(f"{PAGE}?request_id=req_none").text
 
 
