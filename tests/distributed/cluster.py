@@ -28,6 +28,7 @@ SETTINGS = {
     "shared_buffers": "64MB",
     "work_mem": "16MB",
     "random_page_cost": "1.1",
+    "cpu_operator_cost": "0.01",
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
     "gin_pending_list_limit": "64MB",
