@@ -103,7 +103,7 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "owner.accounts.step_up.ProxySignInMiddleware",
+    "owner.accounts.proxy_sign_in.ProxySignInMiddleware",
     "django_otp.middleware.OTPMiddleware",
     "owner.preferences.middleware",
     "django.contrib.messages.middleware.MessageMiddleware",

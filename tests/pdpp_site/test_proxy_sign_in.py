@@ -13,7 +13,7 @@ from django.urls import get_resolver
 
 from mcp_adapter.streamable_http import McpEndpoint
 from owner import second_factor
-from owner.accounts import step_up
+from owner.accounts import proxy_sign_in
 from pdpp_site.asgi_app import AsgiApp
 from pdpp_site.env import Environment
 from pdpp_site.wsgi_bridge import StartResponse
@@ -221,7 +221,7 @@ def names(patterns: Iterable[Any], prefix: str = "") -> Iterator[str]:
 def test_each_protected_page_exists() -> None:
     known = set(names(get_resolver().url_patterns))
 
-    assert (step_up.PROTECTED | step_up.PROTECTED_FORMS) - known == set()
+    assert (proxy_sign_in.PROTECTED | proxy_sign_in.PROTECTED_FORMS) - known == set()
 
 
 @pytest.mark.parametrize("path", PROTECTED)
