@@ -17,9 +17,10 @@ from evidence.access.gate import Gate
 from evidence.access.grant_text import stream_label
 from evidence.access.owner_scope import owner_scope
 from evidence.access.records import VisibleRecords
+from owner.charts import add_months
 from owner.permissions import owner_required
 from owner.records.owner_reads import listed_items, record_owner_read
-from owner.records.periods import cached_month_counts, one_day, today
+from owner.records.periods import Period, cached_month_counts, one_day, today
 from owner.records.person_links import link_people
 from owner.records.record_lists import are_all_demo
 from owner.records.record_roles import Layout
@@ -92,6 +93,7 @@ def day_page(request: HttpRequest, day: str) -> HttpResponse:
         "is_all_demo": are_all_demo(shown),
         "truncated": _more_links(truncated, chosen),
         "is_cut": bool(truncated and only),
+        "nearest": [] if records else _nearest_days(streams, chosen),
         "day_url": reverse("day", args=[chosen.isoformat()]) if only else "",
         "earlier": earlier,
         **_neighbors(chosen),
@@ -195,6 +197,31 @@ def _years_before(day: date, count: int) -> date | None:
         return day.replace(year=day.year - count)
     except ValueError:
         return None
+
+
+def _nearest_days(streams: Sequence[VisibleRecords], day: date) -> list[tuple[str, date, str]]:
+    """Return a word, the date and the URL of the nearest earlier and later day with records."""
+    found = (("Earlier", _nearest(streams, day, later=False)), ("Later", _nearest(streams, day)))
+    return [(word, near, reverse("day", args=[near.isoformat()])) for word, near in found if near]
+
+
+def _nearest(streams: Sequence[VisibleRecords], day: date, *, later: bool = True) -> date | None:
+    """Return the nearest day with records of a plausible date. One query a stream of its month."""
+    numbers_of: dict[date, set[int]] = defaultdict(set)
+    for count in cached_month_counts(streams):
+        if count.month is not None and 1 < count.month.year < 9999:
+            numbers_of[count.month].add(count.number)
+    this_month = day.replace(day=1)
+    for month in sorted(numbers_of, reverse=not later):
+        if month < this_month if later else month > this_month:
+            continue
+        # A month in the owner's time zone may end a day before the dates of its records.
+        span = Period(month - timedelta(days=1), add_months(month, 1) + timedelta(days=1))
+        side = span.after(day) if later else span.before(day)
+        days = [edge for number in numbers_of[month] for edge in side.edges(streams[number])]
+        if days:
+            return min(days) if later else max(days)
+    return None
 
 
 def _neighbors(day: date) -> dict[str, Any]:

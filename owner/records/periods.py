@@ -18,7 +18,7 @@ from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
 from evidence.access.granted_streams import GrantedStream
-from evidence.access.record_counts import MonthCount, count_by_month, not_after, within
+from evidence.access.record_counts import MonthCount, count_by_month, not_after, time_bounds, within
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import ConnectionFacts, TimeRange
 from evidence.declarations.declaration import StreamDeclaration
@@ -34,6 +34,7 @@ OTHER_DATES = "other"
 PERIOD = re.compile(r"(?P<year>[12]\d{3})(-(?P<month>0[1-9]|1[0-2]))?")
 MAX_OFFSET = timedelta(hours=14)
 """No time zone is further away from UTC."""
+MAX_EVENTS_OF_A_DAY = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,28 @@ class Period:
     def of(self, visible: VisibleRecords) -> VisibleRecords:
         """Return the records of the period."""
         return within(visible, self.time_range(visible.stream))
+
+    def before(self, day: date) -> "Period":
+        return replace(self, until=min(self.until, day))
+
+    def after(self, day: date) -> "Period":
+        return replace(self, first=max(self.first, day + timedelta(days=1)))
+
+    def edges(self, visible: VisibleRecords) -> list[date]:
+        """Return the first and last day with records of a plausible date, if any. One or two queries."""
+        plausible = plausible_period(visible.stream)
+        period = Period(max(self.first, plausible.first), min(self.until, plausible.until))
+        if period.first >= period.until:
+            return []
+        if visible.stream.fields.keys() & set(ALL_DAY_FIELDS):
+            ends = [
+                period.first_records(visible, limit=MAX_EVENTS_OF_A_DAY, descending=is_last)[0]
+                for is_last in (False, True)
+            ]
+            return [each.day for records in ends for each in records if each.day]
+        zone = UTC if visible.stream.has_dates_only else timezone.get_current_timezone()
+        bounds = time_bounds(period.of(visible))
+        return [moment.astimezone(zone).date() for moment in bounds if moment]
 
     def first_records(
         self, visible: VisibleRecords, *, limit: int, descending: bool = False

@@ -92,7 +92,7 @@ def test_a_record_is_on_the_day_of_the_owners_clock(world: World, alice: Browser
     live_in(TOKYO)
 
     assert "07:30 Personal mail Messages Late" in alice.open("/day/2026-04-01").text
-    assert "Late" not in alice.open("/day/2026-03-31").text
+    assert "Messages Late" not in alice.open("/day/2026-03-31").text
     assert (
         "Wednesday, 1 April 2026 , 07:30" in alice.open(f"/records/{PERSONAL}/messages/late").text
     )
