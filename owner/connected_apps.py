@@ -21,7 +21,7 @@ from evidence.access.grant_states import (
     terms_of,
     with_grant_state,
 )
-from evidence.access.grant_text import StreamDescription
+from evidence.access.grant_text import StreamDescription, merge_descriptions
 from evidence.access.grants import pause_client, resume_client, revoke_client
 from evidence.access.owner_notices import AlertMessage, mark_alert_seen, open_alerts
 from evidence.access.permission_requests import open_requests
@@ -139,10 +139,10 @@ def _describe_grant(grant: Grant, facts: _Facts) -> GrantSummary:
         grant_id=grant.pk,
         source=grant.source.display_name,
         state=state_of(grant),
-        sentences=[
+        sentences=merge_descriptions(
             describe_terms(terms, stream=stream, labels=facts.labels)
             for terms, stream in terms_of(grant)
-        ],
+        ),
         purpose=grant.purpose_description,
         issued=format_time(grant.issued_at),
         expires=format_time(grant.expires_at, never=""),

@@ -133,9 +133,13 @@ def format_day(moment: date) -> str:
     return f"{moment.day} {moment:%B %Y}"
 
 
+MAX_LABEL = 80
+
+
 def quote_labels(labels: Iterable[str]) -> str:
-    """Return ``“A”, “B” and “C”``."""
-    return join_words([f"“{label}”" for label in labels])
+    """Return ``“A”, “B” and “C”``, with long labels cut."""
+    cut = (label if len(label) <= MAX_LABEL else f"{label[:MAX_LABEL]}…" for label in labels)
+    return join_words([f"“{label}”" for label in cut])
 
 
 def join_words(words: Sequence[str]) -> str:

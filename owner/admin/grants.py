@@ -20,6 +20,7 @@ from evidence.models.sources import Source
 from owner.grants import grant_pages
 from owner.grants.grant_pages import GrantRow, grant_rows
 from owner.site import OwnerAdmin, OwnPage, confirmation, is_confirmed, owner_site
+from owner.text import one_line
 
 
 class StateFilter(SimpleListFilter):
@@ -155,7 +156,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
 
     @display(description="connections")
     def connections(self, grant: Grant) -> str:
-        return _line(grant).connections
+        return one_line(_line(grant).connections)
 
     @display(description="streams")
     def stream_labels(self, grant: Grant) -> str:

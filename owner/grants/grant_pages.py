@@ -24,7 +24,7 @@ from evidence.access.grant_states import (
     with_grant_state,
     with_token_state,
 )
-from evidence.access.grant_text import StreamDescription
+from evidence.access.grant_text import StreamDescription, merge_descriptions
 from evidence.access.grants import revoke_grant, revoke_package
 from evidence.access.quotas import get_tripwire_share, list_quotas, set_quotas, set_tripwire_share
 from evidence.access.tokens import create_token, token_exists
@@ -220,11 +220,11 @@ def change_limits(request: HttpRequest, grant: Grant) -> HttpResponse:
 
 
 def describe_streams(grant: Grant) -> list[StreamDescription]:
-    """Describe each stream with the labels of the declaration the grant was issued under."""
+    """Describe what is granted with the labels of the declaration the grant was issued under."""
     labels = connection_labels(owner().pk)
-    return [
+    return merge_descriptions(
         describe_terms(terms, stream=stream, labels=labels) for terms, stream in terms_of(grant)
-    ]
+    )
 
 
 def revoke(request: HttpRequest, grant: Grant) -> HttpResponse:
