@@ -20,7 +20,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from evidence.api.authentication import public_url
 from evidence.errors import InvalidRequest
 from evidence.storing import source_accounts
-from evidence.storing.source_accounts import SealedError
+from evidence.storing.sealed_values import SealedError
 from importers.core.source import FieldKind, InstalledSource, SourceError
 from importers.sources import accounts, oauth, status
 from importers.sources.accounts import AccountDetails

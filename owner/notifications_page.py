@@ -18,7 +18,7 @@ from evidence.errors import InvalidRequest
 from evidence.events.webhook_client import validate_callback_url
 from evidence.models.notifications import NotificationChannel, NotificationKind
 from evidence.storing import notifications as store
-from evidence.storing.source_accounts import SealedError
+from evidence.storing.sealed_values import SealedError
 from operations.notifications.delivery import send_test
 from operations.notifications.transports import PLAIN, STARTTLS, TLS
 from owner.permissions import owner_required

@@ -7,7 +7,6 @@ sign, and a secret moved to another subscription cannot be decrypted.
 """
 
 import base64
-import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +44,7 @@ from evidence.ledger.entries import DisclosedAnswer, DisclosedItem
 from evidence.ledger.writer import record_disclosure
 from evidence.models.events import Event, Subscription
 from evidence.reading.bookmarks import BEGINNING, FollowedStream
+from evidence.storing.sealed_values import reencrypt_rows
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 SPEC_VERSION = "1.0"
@@ -116,25 +116,10 @@ def decrypt_secret(encrypted: bytes, *, subscription_id: str) -> str:
     return crypto.decrypt(encrypted, purpose=SECRET_PURPOSE, bound_to=subscription_id).decode()
 
 
-@transaction.atomic
 def reencrypt_secrets() -> int:
-    """Encrypt all secrets with the current key, and return the number of subscriptions changed.
-
-    A subscription whose secrets cannot be decrypted stays unchanged.
-    """
-    count = 0
-    for row in Subscription.unscoped.select_for_update().order_by("pk"):
-        with contextlib.suppress(InvalidTag):
-            row.secret = _reencrypt(row.secret, row.pk)
-            row.old_secret = None if row.old_secret is None else _reencrypt(row.old_secret, row.pk)
-            row.save(update_fields=["secret", "old_secret"])
-            count += 1
-    return count
-
-
-def _reencrypt(encrypted: bytes | memoryview, subscription_id: str) -> bytes:
-    secret = decrypt_secret(bytes(encrypted), subscription_id=subscription_id)
-    return encrypt_secret(secret, subscription_id=subscription_id)
+    """Encrypt all secrets with the current key, and return the number of subscriptions changed."""
+    rows = Subscription.unscoped.all()
+    return reencrypt_rows(rows, "secret", "old_secret", purpose=SECRET_PURPOSE)
 
 
 PAUSED_RETRY_DELAY = timedelta(seconds=30)

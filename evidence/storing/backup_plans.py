@@ -1,24 +1,18 @@
 """Store the plan for backups and the copies that were made, and encrypt the secrets of both."""
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from cryptography.exceptions import InvalidTag
 from django.db import transaction
 
-from evidence.access import crypto
 from evidence.models.accounts import Owner
 from evidence.models.backups import BackupCopy, BackupPlan
+from evidence.storing.sealed_values import reencrypt_rows, seal, unseal
 
 STORE_SECRET = "backup store"  # noqa: S105 - a purpose
 DRILL_SECRET = "backup drill"  # noqa: S105 - a purpose
-
-
-class SealedError(Exception):
-    """The secret is missing, or was encrypted with another key."""
 
 
 def get_plan(owner_id: str) -> BackupPlan:
@@ -59,13 +53,13 @@ def save_store(owner_id: str, store: Mapping[str, Any] | None, secret: str | Non
     if store is None:
         values["store_secret"] = None
     elif secret is not None:
-        values["store_secret"] = _encrypt(secret, STORE_SECRET, owner_id)
+        values["store_secret"] = seal(secret.encode(), purpose=STORE_SECRET, row_id=owner_id)
     BackupPlan.unscoped.update_or_create(owner_id=owner_id, defaults=values)
 
 
 def open_store_secret(plan: BackupPlan) -> str:
     """Decrypt the secret key of the store. Raises SealedError."""
-    return _decrypt(plan.store_secret, STORE_SECRET, plan.owner_id)
+    return unseal(plan.store_secret, purpose=STORE_SECRET, row_id=plan.owner_id).decode()
 
 
 def back_up_now(owner_id: str, *, now: datetime) -> None:
@@ -105,7 +99,7 @@ def delete_copy(copy: BackupCopy) -> None:
 
 def request_drill(copy: BackupCopy, secret: bytes) -> None:
     """Have a background job drill a copy, with the secret of this file."""
-    sealed = _encrypt(secret.hex(), DRILL_SECRET, str(copy.pk))
+    sealed = seal(secret.hex().encode(), purpose=DRILL_SECRET, row_id=str(copy.pk))
     BackupCopy.unscoped.filter(pk=copy.pk).update(drill_secret=sealed)
 
 
@@ -115,7 +109,9 @@ def requested_drills() -> Sequence[BackupCopy]:
 
 def open_drill_secret(copy: BackupCopy) -> bytes:
     """Decrypt the secret of the file. Raises SealedError."""
-    return bytes.fromhex(_decrypt(copy.drill_secret, DRILL_SECRET, str(copy.pk)))
+    return bytes.fromhex(
+        unseal(copy.drill_secret, purpose=DRILL_SECRET, row_id=str(copy.pk)).decode()
+    )
 
 
 def finish_drill(copy: BackupCopy, *, problem: str, now: datetime) -> None:
@@ -125,28 +121,10 @@ def finish_drill(copy: BackupCopy, *, problem: str, now: datetime) -> None:
 
 @transaction.atomic
 def reencrypt() -> int:
-    """Encrypt the secrets of stores with the current key, and return their number.
+    """Encrypt the secrets of stores with the current key, and return the number of changed ones.
 
-    One that cannot be decrypted stays unchanged. Waiting drills are to be asked for again.
+    Waiting drills are to be asked for again.
     """
-    count = 0
-    for plan in BackupPlan.unscoped.select_for_update().filter(store_secret__isnull=False):
-        with contextlib.suppress(SealedError):
-            plan.store_secret = _encrypt(open_store_secret(plan), STORE_SECRET, plan.owner_id)
-            plan.save(update_fields=["store_secret"])
-            count += 1
     BackupCopy.unscoped.update(drill_secret=None)
-    return count
-
-
-def _encrypt(secret: str, purpose: str, bound_to: str) -> bytes:
-    return crypto.encrypt(secret.encode(), purpose=purpose, bound_to=bound_to)
-
-
-def _decrypt(sealed: bytes | memoryview | None, purpose: str, bound_to: str) -> str:
-    if sealed is None:
-        raise SealedError
-    try:
-        return crypto.decrypt(bytes(sealed), purpose=purpose, bound_to=bound_to).decode()
-    except (InvalidTag, ValueError):
-        raise SealedError from None
+    rows = BackupPlan.unscoped.filter(store_secret__isnull=False)
+    return reencrypt_rows(rows, "store_secret", purpose=STORE_SECRET)

@@ -1,15 +1,8 @@
-"""Store notifications and their channels, whose addresses are encrypted.
+"""Store notifications and their channels, whose addresses are encrypted."""
 
-An address is bound to its channel: a copy of the database cannot use it, and one that was moved to
-another channel cannot be decrypted.
-"""
-
-import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-import orjson
-from cryptography.exceptions import InvalidTag
 from django.db import transaction
 
 from evidence.access import crypto
@@ -19,7 +12,7 @@ from evidence.models.notifications import (
     NotificationKind,
     QueuedNotification,
 )
-from evidence.storing.source_accounts import SealedError
+from evidence.storing.sealed_values import reencrypt_rows, seal_texts, unseal_texts
 
 PURPOSE = "notification channel"
 MAX_CHANNELS = 10
@@ -44,7 +37,7 @@ def create_channel(
         channel_id=channel_id,
         owner_id=owner_id,
         transport=transport,
-        address=_encrypt(address, channel_id),
+        address=seal_texts(address, purpose=PURPOSE, row_id=channel_id),
         kinds=sorted(kinds),
         created_at=now,
         next_at=now,
@@ -74,30 +67,12 @@ def delete_channel(channel: NotificationChannel) -> None:
 
 def open_address(channel: NotificationChannel) -> dict[str, str]:
     """Decrypt the address. Raises ``SealedError``."""
-    try:
-        content = crypto.decrypt(bytes(channel.address), purpose=PURPOSE, bound_to=channel.pk)
-    except (InvalidTag, ValueError):
-        raise SealedError("the address was encrypted with another key") from None
-    return {str(name): str(value) for name, value in orjson.loads(content).items()}
+    return unseal_texts(channel.address, purpose=PURPOSE, row_id=channel.pk)
 
 
-def _encrypt(address: Mapping[str, str], channel_id: str) -> bytes:
-    return crypto.encrypt(orjson.dumps(dict(address)), purpose=PURPOSE, bound_to=channel_id)
-
-
-@transaction.atomic
 def reencrypt() -> int:
-    """Encrypt all addresses with the current key, and return their number.
-
-    One that cannot be decrypted stays unchanged.
-    """
-    count = 0
-    for row in NotificationChannel.unscoped.select_for_update().order_by("pk"):
-        with contextlib.suppress(SealedError):
-            row.address = _encrypt(open_address(row), row.pk)
-            row.save(update_fields=["address"])
-            count += 1
-    return count
+    """Encrypt all addresses with the current key, and return the number of changed ones."""
+    return reencrypt_rows(NotificationChannel.unscoped.all(), "address", purpose=PURPOSE)
 
 
 @transaction.atomic

@@ -1,29 +1,18 @@
-"""Store the accounts of live sources, and encrypt their credentials.
+"""Store the accounts of live sources, and encrypt their credentials."""
 
-A credential is bound to its connection: a copy of the database cannot use it, and one that was moved
-to another connection cannot be decrypted.
-"""
-
-import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-import orjson
-from cryptography.exceptions import InvalidTag
 from django.db import transaction
 from django.db.models import Case, Exists, F, QuerySet, Value, When
 
-from evidence.access import crypto
 from evidence.models.connections import Connection, SourceAccount, SyncedItem
+from evidence.storing.sealed_values import reencrypt_rows, seal_texts, unseal_texts
 
 PURPOSE = "source credential"
 LONGEST_REST = timedelta(hours=6)
 SYNCED_STATUSES = (Connection.Status.ACTIVE, Connection.Status.DRAFT)
-
-
-class SealedError(Exception):
-    """The credential is missing, or was encrypted with another key."""
 
 
 def create_account(
@@ -44,7 +33,7 @@ def create_account(
         defaults={
             "source_name": source_name,
             "settings": dict(settings),
-            "credential": _encrypt(credential, connection_id),
+            "credential": _seal(credential, connection_id),
             "is_mirror": is_mirror,
             "state": {},
             "due_at": now,
@@ -113,50 +102,32 @@ def set_credential(
     connection_id: str, credential: Mapping[str, str] | None, *, now: datetime
 ) -> None:
     """Replace the credential, or remove it; with a new one, the account is due now."""
-    sealed = None if credential is None else _encrypt(credential, connection_id)
+    sealed = None if credential is None else _seal(credential, connection_id)
     rows = SourceAccount.unscoped.filter(connection_id=connection_id)
     rows.update(credential=sealed, failures=0, problem=None, due_at=now)
 
 
 def update_credential(account: SourceAccount, credential: Mapping[str, str]) -> None:
     """Store renewed tokens, unless the owner removed or replaced the credential meanwhile."""
-    sealed = _encrypt(credential, account.connection_id)
+    sealed = _seal(credential, account.connection_id)
     rows = SourceAccount.unscoped.filter(connection_id=account.connection_id)
     rows.filter(credential=account.credential).update(credential=sealed)
     account.credential = sealed
 
 
+def _seal(credential: Mapping[str, str], connection_id: str) -> bytes:
+    return seal_texts(credential, purpose=PURPOSE, row_id=connection_id)
+
+
 def open_credential(account: SourceAccount) -> dict[str, str]:
     """Decrypt the credential. Raises ``SealedError``."""
-    if account.credential is None:
-        raise SealedError("there is no credential")
-    try:
-        content = crypto.decrypt(
-            bytes(account.credential), purpose=PURPOSE, bound_to=account.connection_id
-        )
-    except (InvalidTag, ValueError):
-        raise SealedError("the credential was encrypted with another key") from None
-    return {str(name): str(value) for name, value in orjson.loads(content).items()}
+    return unseal_texts(account.credential, purpose=PURPOSE, row_id=account.connection_id)
 
 
-def _encrypt(credential: Mapping[str, str], connection_id: str) -> bytes:
-    return crypto.encrypt(orjson.dumps(dict(credential)), purpose=PURPOSE, bound_to=connection_id)
-
-
-@transaction.atomic
 def reencrypt() -> int:
-    """Encrypt all credentials with the current key, and return their number.
-
-    One that cannot be decrypted stays unchanged.
-    """
-    count = 0
-    rows = SourceAccount.unscoped.select_for_update().filter(credential__isnull=False)
-    for row in rows.order_by("pk"):
-        with contextlib.suppress(SealedError):
-            row.credential = _encrypt(open_credential(row), row.connection_id)
-            row.save(update_fields=["credential"])
-            count += 1
-    return count
+    """Encrypt all credentials with the current key, and return the number of changed ones."""
+    rows = SourceAccount.unscoped.filter(credential__isnull=False)
+    return reencrypt_rows(rows, "credential", purpose=PURPOSE)
 
 
 def count_credentials() -> int:

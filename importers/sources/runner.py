@@ -15,7 +15,7 @@ from evidence.storing import source_accounts, stored_keys, synced_batches
 from evidence.storing.receipts import Receipt
 from evidence.storing.receipts import ReceiptCode as RejectionCode
 from evidence.storing.reindex import IndexMaintenance
-from evidence.storing.source_accounts import SealedError
+from evidence.storing.sealed_values import SealedError
 from evidence.storing.sync_batch import (
     ItemChange,
     OutdatedRecords,

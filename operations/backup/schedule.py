@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from evidence.models.backups import BackupCopy, BackupPlan
 from evidence.storing import backup_plans
+from evidence.storing.sealed_values import SealedError
 from operations import schema_version
 from operations.backup import store
 from operations.backup.drill import drill
@@ -205,7 +206,7 @@ def _drill(copy: BackupCopy, *, now: datetime) -> Steps:
 def _drill_problem(copy: BackupCopy, *, now: datetime) -> Generator[object, None, str]:
     try:
         secret = Secret(RECOVERY, backup_plans.open_drill_secret(copy))
-    except backup_plans.SealedError:
+    except SealedError:
         return "The drill was interrupted. Run it again."
     with contextlib.ExitStack() as stack:
         path = Path(copy.place, copy.name)

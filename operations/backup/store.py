@@ -14,6 +14,7 @@ from typing import Any
 
 from evidence.models.backups import BackupPlan
 from evidence.storing import backup_plans
+from evidence.storing.sealed_values import SealedError
 from importers.core.source import ProblemCode, SourceError
 from importers.core.source_http import HttpClient, TooLargeError
 from importers.core.source_process import ServerNetwork
@@ -169,7 +170,7 @@ def open_store(plan: BackupPlan) -> Store:
     """Return the store of a plan. Raises BackupError."""
     try:
         return Store(plan.store or {}, backup_plans.open_store_secret(plan))
-    except backup_plans.SealedError:
+    except SealedError:
         raise StoreSealedError from None
 
 

@@ -34,7 +34,8 @@ from evidence.models.notifications import NotificationKind as Kind
 from evidence.storing import backup_plans
 from evidence.storing import notifications as store
 from evidence.storing.notifications import is_announced
-from evidence.storing.source_accounts import SealedError, list_accounts
+from evidence.storing.sealed_values import SealedError
+from evidence.storing.source_accounts import list_accounts
 from importers.runs.store import stopped_runs
 from importers.sources import status
 from operations.notifications import notify

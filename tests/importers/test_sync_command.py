@@ -13,6 +13,7 @@ from django.utils import timezone
 from evidence.models.connections import Connection, SourceAccount, SyncedItem
 from evidence.storing import source_accounts
 from evidence.storing.record_erasure import erase_connection
+from evidence.storing.sealed_values import SealedError
 from importers.sources.background import SyncWorker
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.imports import records
@@ -93,7 +94,7 @@ def test_credential_is_bound_to_its_connection_and_survives_a_new_key(
     moved.credential = account_of(pk).credential
 
     assert source_accounts.open_credential(account_of(pk)) == {"password": PASSWORD}
-    with pytest.raises(source_accounts.SealedError):
+    with pytest.raises(SealedError):
         source_accounts.open_credential(moved)
 
 

@@ -25,6 +25,7 @@ from evidence.models.connections import SourceAccount
 from evidence.storing import backup_plans, source_accounts, table_copy
 from evidence.storing.blobs import put_blob
 from evidence.storing.declaration_store import declare
+from evidence.storing.sealed_values import SealedError
 from evidence.storing.table_copy import Table, backup_tables
 from operations import schema_version
 from operations.backup import drill, dump
@@ -161,7 +162,7 @@ def test_backup_says_that_it_has_credentials_of_live_accounts(
     assert b"abcd-efgh".hex() not in stored
     assert opened() == {"password": "abcd-efgh"}
     settings.SECRET_KEY = "the key of another installation, which is long enough"
-    with pytest.raises(source_accounts.SealedError):
+    with pytest.raises(SealedError):
         opened()
 
 

@@ -19,6 +19,7 @@ from evidence.models.accounts import Owner
 from evidence.models.backups import BackupCopy, BackupPlan
 from evidence.models.notifications import NotificationKind
 from evidence.storing import backup_plans
+from evidence.storing.sealed_values import SealedError
 from operations.backup import archive, drill, schedule, store
 from operations.backup.dump import run_to_end
 from operations.backup.errors import (
@@ -376,7 +377,7 @@ def test_waiting_drill_stores_the_secret_of_one_file_and_no_other(
     assert secret.hex() not in stored
     assert KEY.entropy.hex() not in stored
     settings.SECRET_KEY = "another installation"
-    with pytest.raises(backup_plans.SealedError):
+    with pytest.raises(SealedError):
         backup_plans.open_drill_secret(copy)
 
 

@@ -26,7 +26,7 @@ from evidence.models.notifications import (
 )
 from evidence.models.sources import Source
 from evidence.storing import notifications as store
-from evidence.storing.source_accounts import SealedError
+from evidence.storing.sealed_values import SealedError
 from importers.authoring.https_server import HttpsServer, https_server
 from operations.notifications import delivery, notify
 from operations.notifications.delivery import notifications, send_test
