@@ -22,15 +22,15 @@ from evidence.errors import ConnectionNotFound
 from evidence.models.digests import key_digest
 from evidence.models.erasures import Erasure
 from evidence.models.imports import ImportRun
-from evidence.storing import exports
-from evidence.storing.connection_erasure import (
+from evidence.write import exports
+from evidence.write.connection_erasure import (
     delete_connection,
     delete_owner_data,
     delete_some_rows,
     owner_account_id,
     revoke_connections,
 )
-from evidence.storing.erasure_orders import (
+from evidence.write.erasure_orders import (
     ErasureScope,
     add_counts,
     create_erasure,
@@ -43,8 +43,8 @@ from evidence.storing.erasure_orders import (
     get_receipt,
     unfinished_erasures,
 )
-from evidence.storing.record_erasure import ErasureCounts, erase_records
-from evidence.storing.retention import overdue_streams
+from evidence.write.record_erasure import ErasureCounts, erase_records
+from evidence.write.retention import overdue_streams
 
 logger = logging.getLogger(__name__)
 

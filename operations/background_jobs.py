@@ -29,13 +29,13 @@ from evidence.ledger.checkpoints import create_checkpoint
 from evidence.ledger.proof import verify_daily
 from evidence.ledger.readings import recount_shown_records
 from evidence.models.accounts import get_or_create_owner
-from evidence.reading.bookmarks import delete_unused_bookmarks
+from evidence.read.bookmarks import delete_unused_bookmarks
 from evidence.search.embedding import configured_embedder
-from evidence.storing.notifications import delete_old_notifications
-from evidence.storing.reindex import outdated_connections, reindex
-from evidence.storing.retention import ORPHAN_AGE, prune_changes, prune_orphans
-from evidence.storing.vector_backfill import embed_missing
-from evidence.storing.vector_table import prepare_table
+from evidence.write.notifications import delete_old_notifications
+from evidence.write.reindex import outdated_connections, reindex
+from evidence.write.retention import ORPHAN_AGE, prune_changes, prune_orphans
+from evidence.write.vector_backfill import embed_missing
+from evidence.write.vector_table import prepare_table
 from operations import job_wakeups, leader_lock, metrics
 from operations.postgres import server
 from operations.postgres.installation import EmbeddedPostgresError

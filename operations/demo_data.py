@@ -20,12 +20,12 @@ from evidence.access.grants import GrantRequest, issue, register_client, revoke_
 from evidence.access.tokens import create_token
 from evidence.models.accounts import Client, get_or_create_owner
 from evidence.models.connections import Connection
-from evidence.storing.blobs import put_blob
-from evidence.storing.connections import create_connection
-from evidence.storing.declaration_store import declare
-from evidence.storing.ingest import IngestResult, ingest_lines
-from evidence.storing.ndjson import NdjsonLine
-from evidence.storing.record_erasure import erase_connection
+from evidence.write.blobs import put_blob
+from evidence.write.connections import create_connection
+from evidence.write.declaration_store import declare
+from evidence.write.ingest import IngestResult, ingest_lines
+from evidence.write.ndjson import NdjsonLine
+from evidence.write.record_erasure import erase_connection
 
 if TYPE_CHECKING:
     from evidence.models.grants import Package

@@ -8,7 +8,7 @@ from django.db import Error, connection
 
 from evidence import advisory_locks
 from evidence.events import event_scheduler
-from evidence.storing import erasure_orders, exports
+from evidence.write import erasure_orders, exports
 from operations import leader_lock
 
 NO_LEADER = "No server is running background jobs. Start one without PDPP_BACKGROUND=false."

@@ -16,8 +16,8 @@ from django.views.decorators.http import require_http_methods
 
 from evidence.access import crypto
 from evidence.models.connections import Connection, SourceAccount
-from evidence.storing import source_accounts
-from evidence.storing.sealed_values import SealedError
+from evidence.write import source_accounts
+from evidence.write.sealed_values import SealedError
 from importers.core.source import Container, InstalledSource, SourceError
 from importers.sources import accounts, outcome, status
 from importers.sources.accounts import AccountDetails

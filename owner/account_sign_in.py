@@ -19,8 +19,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from evidence.api.authentication import public_url
 from evidence.errors import InvalidRequest
-from evidence.storing import source_accounts
-from evidence.storing.sealed_values import SealedError
+from evidence.write import source_accounts
+from evidence.write.sealed_values import SealedError
 from importers.core.source import FieldKind, InstalledSource, SourceError
 from importers.sources import accounts, oauth, status
 from importers.sources.accounts import AccountDetails

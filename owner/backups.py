@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods
 from typing_extensions import override
 
 from evidence.models.backups import BackupCopy, BackupPlan
-from evidence.storing import backup_plans
+from evidence.write import backup_plans
 from importers.core.source_http import parse_url
 from operations import job_wakeups
 from operations.backup import schedule

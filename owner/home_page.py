@@ -20,9 +20,9 @@ from evidence.access.permission_requests import link_token, open_requests, reque
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Package
-from evidence.storing import backup_plans
-from evidence.storing.notifications import list_channels
-from evidence.storing.source_accounts import list_accounts
+from evidence.write import backup_plans
+from evidence.write.notifications import list_channels
+from evidence.write.source_accounts import list_accounts
 from importers.runs.store import stopped_runs
 from importers.sources import status as account_status
 from operations.backup import schedule

@@ -17,8 +17,8 @@ from typing_extensions import override
 
 from evidence.errors import InvalidRequest
 from evidence.models.imports import ImportRun
-from evidence.storing import exports
-from evidence.storing.exports import Upload, answer, dismiss, find_waiting, list_waiting, locate
+from evidence.write import exports
+from evidence.write.exports import Upload, answer, dismiss, find_waiting, list_waiting, locate
 from importers.core.importer import FileSample, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError

@@ -13,9 +13,9 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from evidence.errors import InvalidRequest
 from evidence.models.connections import SourceAccount
-from evidence.storing import source_accounts
-from evidence.storing.connections import set_paused
-from evidence.storing.sync_batch import answer_deletions
+from evidence.write import source_accounts
+from evidence.write.connections import set_paused
+from evidence.write.sync_batch import answer_deletions
 from importers.core.source import (
     Container,
     FieldKind,

@@ -17,8 +17,8 @@ from typing_extensions import override
 from evidence.errors import InvalidRequest
 from evidence.events.webhook_client import validate_callback_url
 from evidence.models.notifications import NotificationChannel, NotificationKind
-from evidence.storing import notifications as store
-from evidence.storing.sealed_values import SealedError
+from evidence.write import notifications as store
+from evidence.write.sealed_values import SealedError
 from operations.notifications.delivery import send_test
 from operations.notifications.transports import PLAIN, STARTTLS, TLS
 from owner.permissions import owner_required

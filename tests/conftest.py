@@ -64,7 +64,7 @@ STARTERS = {
         "test_request_bodies.py", "test_run.py", "test_settings.py", "test_site.py",
         "test_proxy_sign_in.py", "test_turns_of_callers.py", "test_waits.py", "test_wsgi_bridge.py",
     ],
-    "storing": ["test_killed.py", "test_memory.py"],
+    "write": ["test_killed.py", "test_memory.py"],
 }  # fmt: skip
 """Tests that may start a server, a browser or a process. `make fast` leaves them out."""
 LONG = {
@@ -78,7 +78,7 @@ LONG = {
     "operations": ["test_backup.py", "test_backup_schedule.py"],
     "pdpp_site": ["test_hostile_input.py"],
     "search": ["test_verifier.py", "test_work.py"],
-    "storing": ["test_against_a_model.py", "test_migrations.py"],
+    "write": ["test_against_a_model.py", "test_migrations.py"],
 }  # fmt: skip
 """Years of records, hostile texts, plans, models and restores: many seconds a file.
 

@@ -32,7 +32,7 @@ from evidence.api import urls
 from evidence.api.base_views import GrantedView
 from evidence.models.accounts import Owner
 from evidence.models.people import PersonCount, PersonMerge
-from evidence.storing.blobs import put_blob
+from evidence.write.blobs import put_blob
 from mcp_adapter.surfaces import TOOLS
 from owner.records import people_index
 from tests.mcp_adapter import real

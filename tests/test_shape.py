@@ -23,9 +23,9 @@ SOURCES = sorted(
 UNSCOPED = (
     "evidence/models/",
     "evidence/access/",
-    "evidence/storing/",
+    "evidence/write/",
     "evidence/ledger/",
-    "evidence/reading/bookmarks.py",  # bookmarks too long to return inline
+    "evidence/read/bookmarks.py",  # bookmarks too long to return inline
     "owner/",
     "evidence/erasure.py",  # import runs by connection
     "evidence/events/",  # subscriptions and what is on its way to them
@@ -40,7 +40,7 @@ PERSONAL_TABLES = re.compile(
 )
 """Not the names of pages: ``admin:evidence_record`` and ``view, "evidence_record"``."""
 PEOPLE_TABLES = re.compile(r"\bevidence_(mention|personcount|personmerge|peopleprogress)\b")
-SQL = ("evidence/access/", "evidence/storing/", "evidence/models/", "demo/")
+SQL = ("evidence/access/", "evidence/write/", "evidence/models/", "demo/")
 
 LONGEST_MODULE = 340
 LONGEST_FUNCTION = 40
@@ -70,7 +70,7 @@ def test_an_import_contract_keeps_people_from_grants() -> None:
     checker = ProtectedContract(contract["name"], {"root_packages": PACKAGES}, contract)
     assert checker.check(graph, verbose=False).kept
 
-    for importer in ("evidence.api.envelopes", "evidence.search.lexical", "evidence.reading.schema",
+    for importer in ("evidence.api.envelopes", "evidence.search.lexical", "evidence.read.schema",
                      "evidence.access.gate", "evidence.ledger.writer", "mcp_adapter.surfaces",
                      "owner.grants.preview", "cli.main"):  # fmt: skip
         for imported in contract["protected_modules"]:
@@ -82,11 +82,11 @@ def test_an_import_contract_keeps_people_from_grants() -> None:
 def test_tables_of_people_are_named_where_they_are_written_only() -> None:
     named = {name(path) for path in SOURCES if PEOPLE_TABLES.search(path.read_text())}
     assert named == {
-        "evidence/storing/connection_erasure.py",
-        "evidence/storing/distribution.py",
-        "evidence/storing/erasure_orders.py",
-        "evidence/storing/mentions.py",
-        "evidence/storing/table_copy.py",
+        "evidence/write/connection_erasure.py",
+        "evidence/write/distribution.py",
+        "evidence/write/erasure_orders.py",
+        "evidence/write/mentions.py",
+        "evidence/write/table_copy.py",
     }
 
 

@@ -20,12 +20,12 @@ from evidence.access.tokens import create_owner_token, create_token
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.grants import Grant, Package
 from evidence.search.embedding import configured_embedder
-from evidence.storing.connections import create_connection
-from evidence.storing.declaration_store import declare
-from evidence.storing.ingest import IngestResult, ingest_lines
-from evidence.storing.ndjson import NdjsonLine
-from evidence.storing.vector_backfill import embed_missing
-from evidence.storing.vector_table import prepare_table
+from evidence.write.connections import create_connection
+from evidence.write.declaration_store import declare
+from evidence.write.ingest import IngestResult, ingest_lines
+from evidence.write.ndjson import NdjsonLine
+from evidence.write.vector_backfill import embed_missing
+from evidence.write.vector_table import prepare_table
 
 LEDGER = 2 if settings.PDPP_DISTRIBUTED else 1
 """The statements that write an answer down, whatever its size. On a cluster, one reads pseudonyms."""

@@ -1,6 +1,6 @@
 """Compose and run parameterized SQL over personal rows.
 
-This is the only database cursor outside ``evidence.storing``.
+This is the only database cursor outside ``evidence.write``.
 """
 
 import math

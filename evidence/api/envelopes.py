@@ -18,7 +18,7 @@ from evidence.declarations.declaration import BLOB_REFERENCE, TEXT_TYPE
 from evidence.declarations.roles import currency_field, determine_origin, money_texts
 from evidence.json_text import clip, clip_bytes
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading.changes import Tombstone
+from evidence.read.changes import Tombstone
 from evidence.record_ids import path_segment
 
 Json = dict[str, Any]

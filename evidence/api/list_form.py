@@ -28,7 +28,7 @@ from evidence.page_cutter import (
     shrink_hit,
     shrink_record,
 )
-from evidence.reading.expansion import Children, Expansion, Related, load_related
+from evidence.read.expansion import Children, Expansion, Related, load_related
 
 Json = dict[str, Any]
 

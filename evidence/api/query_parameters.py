@@ -22,10 +22,10 @@ from evidence.errors import (
     InvalidArgument,
     InvalidRequest,
 )
-from evidence.reading import expansion
-from evidence.reading.expansion import Expansion
-from evidence.reading.filters import Filter, parameter_name, parse_filters, parse_period
-from evidence.reading.records import select_fields
+from evidence.read import expansion
+from evidence.read.expansion import Expansion
+from evidence.read.filters import Filter, parameter_name, parse_filters, parse_period
+from evidence.read.records import select_fields
 
 CONNECTION_PARAMETERS = frozenset({"connection_id", "connector_instance_id", "connector_id"})
 """Parameters of every route that reads or writes connections."""

@@ -12,7 +12,7 @@ from evidence.declarations.declaration import (
     Field,
     is_aggregatable,
 )
-from evidence.reading.schema import (
+from evidence.read.schema import (
     ExpandCapability,
     FieldCapability,
     SourceCapability,

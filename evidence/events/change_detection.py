@@ -17,9 +17,9 @@ from evidence.access.record_history import FeedPosition
 from evidence.access.records import VisibleRecords
 from evidence.errors import ApiException, CursorExpired
 from evidence.models.events import Event, Subscription, WatchedStream
-from evidence.reading import changes
-from evidence.reading.bookmarks import FollowedStream
-from evidence.reading.changes import ChangesPage, FeedBookmark
+from evidence.read import changes
+from evidence.read.bookmarks import FollowedStream
+from evidence.read.changes import ChangesPage, FeedBookmark
 
 
 def watch_streams(subscription: Subscription, gate: Gate, *, now: datetime) -> None:

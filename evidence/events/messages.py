@@ -43,8 +43,8 @@ from evidence.events.subscription_state import (
 from evidence.ledger.entries import DisclosedAnswer, DisclosedItem
 from evidence.ledger.writer import record_disclosure
 from evidence.models.events import Event, Subscription
-from evidence.reading.bookmarks import BEGINNING, FollowedStream
-from evidence.storing.sealed_values import reencrypt_rows
+from evidence.read.bookmarks import BEGINNING, FollowedStream
+from evidence.write.sealed_values import reencrypt_rows
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 SPEC_VERSION = "1.0"

@@ -1,6 +1,6 @@
 """Keyed hashes of record keys, values and identities.
 
-Both ``storing`` and ``access`` compare them. Without the secret, even short values cannot be
+Both ``write`` and ``access`` compare them. Without the secret, even short values cannot be
 guessed from their hashes.
 """
 

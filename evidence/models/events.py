@@ -61,7 +61,7 @@ class Subscription(models.Model):
 class WatchedStream(models.Model):
     """Feed position of one subscription in one stream of one connection.
 
-    ``standing`` is a position of ``evidence.reading.bookmarks``; ``seen_seq`` is the latest change
+    ``standing`` is a position of ``evidence.read.bookmarks``; ``seen_seq`` is the latest change
     of the connection that was examined, including hidden ones.
     """
 

@@ -2,7 +2,7 @@
 
 An identity is an address, a number, an id of a source, or a name without any of these. Mentions and
 counts are derived from the records, erased with them, and left out of backups. Only
-``evidence.storing`` writes these tables and only the owner's pages read them: an identity that joins
+``evidence.write`` writes these tables and only the owner's pages read them: an identity that joins
 sources must not reach a grant.
 """
 

@@ -1,6 +1,6 @@
 """Personal rows: records, changes, search text, suppressions and blobs.
 
-Only ``evidence.access`` reads them, only ``evidence.storing`` writes them. Records, changes and
+Only ``evidence.access`` reads them, only ``evidence.write`` writes them. Records, changes and
 search text are hash-partitioned by ``connection_id``, which is part of every key. No foreign key
 points at them and they use no global sequence, so a distributed database could store them.
 """

@@ -15,8 +15,8 @@ from django.utils import timezone
 from evidence.errors import ApiException, IngestStorageError
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportRun
-from evidence.storing import exports
-from evidence.storing.exports import Upload
+from evidence.write import exports
+from evidence.write.exports import Upload
 from importers.core.importer import ChoiceNeeded, ImportRequest, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError

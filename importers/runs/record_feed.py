@@ -19,8 +19,8 @@ import orjson
 
 from evidence import limits
 from evidence.errors import InvalidRequest
-from evidence.storing.blobs import CHUNK_BYTES, SmallFile, put_blob, put_small_files, stored_blobs
-from evidence.storing.ndjson import NdjsonLine
+from evidence.write.blobs import CHUNK_BYTES, SmallFile, put_blob, put_small_files, stored_blobs
+from evidence.write.ndjson import NdjsonLine
 from importers.core.key_set import KeySet, key_hash
 from importers.core.receipt_texts import without_repeated
 from importers.core.results import Issue, ReceiptCode, StaleRecords

@@ -12,9 +12,9 @@ from django.utils import timezone
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import InvalidRequest
 from evidence.models.imports import ImportRun
-from evidence.storing.ingest import IngestResult, ingest_lines
-from evidence.storing.receipts import Receipt
-from evidence.storing.receipts import ReceiptCode as RejectionCode
+from evidence.write.ingest import IngestResult, ingest_lines
+from evidence.write.receipts import Receipt
+from evidence.write.receipts import ReceiptCode as RejectionCode
 from importers.core import sandbox
 from importers.core.key_set import KeyLog, KeySet
 from importers.core.results import Issue, ReceiptCode

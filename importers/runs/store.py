@@ -15,9 +15,9 @@ from django.db.models import Max, Q, QuerySet
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
 from evidence.models.imports import ImportChoice, ImportReceipt, ImportRun
-from evidence.storing import stored_keys
-from evidence.storing.connections import create_connection
-from evidence.storing.declaration_store import declare
+from evidence.write import stored_keys
+from evidence.write.connections import create_connection
+from evidence.write.declaration_store import declare
 from importers.core.importer import ChoiceNeeded, InstalledImporter, Options
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import Issue

@@ -12,9 +12,9 @@ from django.db import transaction
 from evidence import limits
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection, SourceAccount
-from evidence.storing import source_accounts
-from evidence.storing.connections import create_connection, get_connection, list_connections
-from evidence.storing.declaration_store import declare
+from evidence.write import source_accounts
+from evidence.write.connections import create_connection, get_connection, list_connections
+from evidence.write.declaration_store import declare
 from importers.core.source import Container, FieldKind, InstalledSource, SourceField
 from importers.core.source_http import parse_url
 from importers.core.source_process import AccountAccess, open_source

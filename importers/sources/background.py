@@ -13,7 +13,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from evidence.models.connections import SourceAccount
-from evidence.storing.source_accounts import (
+from evidence.write.source_accounts import (
     WatchedAccount,
     due_accounts,
     get_account,

@@ -17,7 +17,7 @@ from oauthlib.oauth2 import OAuth2Error, WebApplicationClient
 
 from evidence.advisory_locks import exclusive
 from evidence.models.connections import SourceAccount
-from evidence.storing import source_accounts
+from evidence.write import source_accounts
 from importers.core.source import ProblemCode, SourceError
 from importers.core.source_http import HttpClient, HttpResponse, TooLargeError
 from importers.core.source_process import ServerNetwork

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from django.utils import timezone
 
 from evidence.models.connections import SourceAccount
-from evidence.storing import source_accounts
-from evidence.storing.ingest import IngestResult
+from evidence.write import source_accounts
+from evidence.write.ingest import IngestResult
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import ReceiptCode
 from importers.core.source import ProblemCode, SourceError

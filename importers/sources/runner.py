@@ -11,12 +11,12 @@ from django.utils import timezone
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import ApiException
 from evidence.models.connections import SourceAccount
-from evidence.storing import source_accounts, stored_keys, synced_batches
-from evidence.storing.receipts import Receipt
-from evidence.storing.receipts import ReceiptCode as RejectionCode
-from evidence.storing.reindex import IndexMaintenance
-from evidence.storing.sealed_values import SealedError
-from evidence.storing.sync_batch import (
+from evidence.write import source_accounts, stored_keys, synced_batches
+from evidence.write.receipts import Receipt
+from evidence.write.receipts import ReceiptCode as RejectionCode
+from evidence.write.reindex import IndexMaintenance
+from evidence.write.sealed_values import SealedError
+from evidence.write.sync_batch import (
     ItemChange,
     OutdatedRecords,
     SeenItem,
@@ -24,7 +24,7 @@ from evidence.storing.sync_batch import (
     SyncedRecord,
     SyncRules,
 )
-from evidence.storing.synced_batches import SyncStopped
+from evidence.write.synced_batches import SyncStopped
 from importers.core.receipt_texts import without_repeated
 from importers.core.results import ReceiptCode
 from importers.core.source import InstalledSource, ProblemCode, SourceError

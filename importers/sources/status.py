@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from evidence.advisory_locks import is_locked
 from evidence.models.connections import Connection, SourceAccount
-from evidence.storing.synced_batches import count_items
+from evidence.write.synced_batches import count_items
 from importers.core.source import ProblemCode, SourceError
 from importers.sources import oauth, outcome
 from importers.sources.outcome import PROBLEM_TEXTS

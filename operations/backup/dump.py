@@ -25,10 +25,10 @@ from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.errors import ApiException
 from evidence.ledger.checkpoints import chain_heads
 from evidence.models.accounts import OWNER_ID
-from evidence.reading import records as reading
-from evidence.reading.search import search
+from evidence.read import records as reading
+from evidence.read.search import search
 from evidence.search.results import SearchRequest
-from evidence.storing.table_copy import Table, backup_tables, dump_rows, server_version, snapshot
+from evidence.write.table_copy import Table, backup_tables, dump_rows, server_version, snapshot
 from operations.backup.archive import EncryptedWriter, FrameKind, FrameWriter
 from operations.backup.errors import BackupExistsError
 from operations.backup.keys import FileHeader, Recipient, Secret

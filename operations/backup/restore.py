@@ -10,8 +10,8 @@ from django.db import DatabaseError
 from evidence.access.grant_lifecycle import suspend_all
 from evidence.ledger.verification import verify
 from evidence.models.accounts import OWNER_ID
-from evidence.storing import backup_plans, table_copy
-from evidence.storing.table_copy import Table
+from evidence.write import backup_plans, table_copy
+from evidence.write.table_copy import Table
 from operations.backup.archive import EncryptedReader, Frame, FrameKind, read_frames
 from operations.backup.dump import ReportTable, key_fingerprints, ledger_heads, sample_answers
 from operations.backup.errors import (

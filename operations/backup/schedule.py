@@ -17,8 +17,8 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from evidence.models.backups import BackupCopy, BackupPlan
-from evidence.storing import backup_plans
-from evidence.storing.sealed_values import SealedError
+from evidence.write import backup_plans
+from evidence.write.sealed_values import SealedError
 from operations import schema_version
 from operations.backup import store
 from operations.backup.drill import drill

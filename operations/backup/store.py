@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from evidence.models.backups import BackupPlan
-from evidence.storing import backup_plans
-from evidence.storing.sealed_values import SealedError
+from evidence.write import backup_plans
+from evidence.write.sealed_values import SealedError
 from importers.core.source import ProblemCode, SourceError
 from importers.core.source_http import HttpClient, TooLargeError
 from importers.core.source_process import ServerNetwork

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from evidence.models.accounts import OWNER_ID
 from evidence.models.notifications import NotificationKind as NotificationKind
-from evidence.storing.notifications import add_notification
+from evidence.write.notifications import add_notification
 
 
 def notify(kind: NotificationKind, *, key: str, text: str, path: str, now: datetime) -> bool:

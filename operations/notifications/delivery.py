@@ -31,11 +31,11 @@ from evidence.ledger.disclosures import ReadTotals, read_totals
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.notifications import Notification, NotificationChannel
 from evidence.models.notifications import NotificationKind as Kind
-from evidence.storing import backup_plans
-from evidence.storing import notifications as store
-from evidence.storing.notifications import is_announced
-from evidence.storing.sealed_values import SealedError
-from evidence.storing.source_accounts import list_accounts
+from evidence.write import backup_plans
+from evidence.write import notifications as store
+from evidence.write.notifications import is_announced
+from evidence.write.sealed_values import SealedError
+from evidence.write.source_accounts import list_accounts
 from importers.runs.store import stopped_runs
 from importers.sources import status
 from operations.notifications import notify

@@ -21,8 +21,8 @@ from evidence.access.grant_text import stream_label
 from evidence.access.owner_scope import owner_scope
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection, StreamState
-from evidence.storing.connections import is_name_taken, set_languages, validate_identities
-from evidence.storing.erasure_orders import ErasureScope
+from evidence.write.connections import is_name_taken, set_languages, validate_identities
+from evidence.write.erasure_orders import ErasureScope
 from owner.form_fields import PlainForm, language_choices, set_choices, validate_printable
 from owner.records import connection_streams, erasure_pages, visibility_page
 from owner.records.connection_streams import stream_lines

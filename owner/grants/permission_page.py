@@ -28,7 +28,7 @@ from evidence.access.permission_requests import (
 from evidence.errors import ApiException
 from evidence.models.accounts import OWNER_ID
 from evidence.models.grants import Grant, PermissionRequest
-from evidence.reading.records import count_records
+from evidence.read.records import count_records
 from owner.grants.preview import (
     Sample,
     StreamDifference,

@@ -20,7 +20,7 @@ from evidence.access.record_counts import count_records, stored_counts
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import StreamTerms
 from evidence.models.accounts import OWNER_ID
-from evidence.reading import records as reading
+from evidence.read import records as reading
 from owner.grants.draft import SourceDraft
 from owner.grants.stream_form import StreamForm
 from owner.records.periods import is_plausible, plausible_period

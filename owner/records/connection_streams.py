@@ -17,7 +17,7 @@ from evidence.access.grant_text import humanize, stream_label
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.models.connections import Connection, StreamState
 from evidence.models.sources import load_declarations
-from evidence.storing.retention import MAX_DAYS, retention_periods, set_retention
+from evidence.write.retention import MAX_DAYS, retention_periods, set_retention
 from owner.records.record_urls import stream_url
 from owner.site import owner, page
 from owner.text import format_time, pluralize

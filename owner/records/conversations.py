@@ -11,8 +11,8 @@ from evidence.access.record_parts import fetch_many_related
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.sql import SQL
 from evidence.declarations.declaration import Relation
-from evidence.reading import records as reading
-from evidence.reading.expansion import Children, load_related, parse_expand, related_stream
+from evidence.read import records as reading
+from evidence.read.expansion import Children, load_related, parse_expand, related_stream
 from owner.records.periods import OTHER_DATES, has_other_dates, until_plausible, with_other_dates
 from owner.records.record_lists import Listing, ListPage, PageContent, page_of
 from owner.records.record_roles import relation_label

@@ -15,7 +15,7 @@ from evidence.access.grant_text import humanize
 from evidence.erasure import erase_record
 from evidence.models.connections import Connection
 from evidence.models.erasures import Erasure
-from evidence.storing.erasure_orders import ErasureScope, create_erasure, get_receipt, list_receipts
+from evidence.write.erasure_orders import ErasureScope, create_erasure, get_receipt, list_receipts
 from operations.erasure_text import count_rows, describe_kept, describe_scope, format_counts
 from owner.site import owner, page
 from owner.text import escape_invisible, format_time

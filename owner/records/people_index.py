@@ -20,10 +20,10 @@ from evidence.models.accounts import Owner
 from evidence.models.connections import Connection
 from evidence.models.digests import person_digest
 from evidence.models.people import Mention, PeopleProgress, PersonMerge
-from evidence.storing import mentions
-from evidence.storing.locks import lock_connections
-from evidence.storing.mentions import FoundMention
-from evidence.storing.targets import connection_targets
+from evidence.write import mentions
+from evidence.write.locks import lock_connections
+from evidence.write.mentions import FoundMention
+from evidence.write.targets import connection_targets
 from operations import background_jobs
 from owner.records.periods import is_plausible
 from owner.records.person_identities import owner_identities, people_of

@@ -27,8 +27,8 @@ from evidence.api.views.blobs import blob_response
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import ApiException, RangeNotSatisfiable
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading import blobs, records
-from evidence.reading.expansion import related_stream
+from evidence.read import blobs, records
+from evidence.read.expansion import related_stream
 from owner.permissions import owner_required
 from owner.records.owner_reads import record_owner_read
 from owner.records.record_roles import HTML_MEDIA_TYPE, StreamRoles

@@ -10,7 +10,7 @@ from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading import records as reading
+from evidence.read import records as reading
 from owner.records.record_roles import Layout, StreamRoles
 from owner.records.record_summaries import RecordSummary, summarize
 from owner.records.record_urls import stream_url

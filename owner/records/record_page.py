@@ -21,9 +21,9 @@ from evidence.errors import ApiException
 from evidence.ledger.disclosures import readers_of_record
 from evidence.ledger.entries import DisclosedItem
 from evidence.models.accounts import Client
-from evidence.reading import records as reading
-from evidence.reading.expansion import Children, load_related, parse_expand
-from evidence.storing.erasure_orders import ErasureScope
+from evidence.read import records as reading
+from evidence.read.expansion import Children, load_related, parse_expand
+from evidence.write.erasure_orders import ErasureScope
 from owner.permissions import CONTENT_SECURITY_POLICY, owner_required
 from owner.records import erasure_pages
 from owner.records.owner_reads import listed_items, record_owner_read

@@ -12,7 +12,7 @@ from django.urls import reverse
 from evidence.access.grant_text import stream_label
 from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
-from evidence.reading.search import MatchCounts
+from evidence.read.search import MatchCounts
 from owner.charts import Chart, add_months, month_chart, months_between
 from owner.records.periods import OTHER_DATES, PERIOD, is_plausible, parse_period
 

@@ -22,7 +22,7 @@ from evidence.access.records import VisibleRecords
 from evidence.access.scope import Scope
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading.search import MatchCounts, count_by_month, search
+from evidence.read.search import MatchCounts, count_by_month, search
 from evidence.search.results import Excerpt, Hit, SearchRequest, SearchResult
 from evidence.search.semantic import LEXICAL
 from owner.permissions import owner_required

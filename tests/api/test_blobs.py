@@ -13,8 +13,8 @@ from pytest_django import DjangoAssertNumQueries
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from evidence.access.record_parts import BlobGone
-from evidence.storing.blobs import CHUNK_BYTES, put_blob
-from evidence.storing.record_erasure import delete_record
+from evidence.write.blobs import CHUNK_BYTES, put_blob
+from evidence.write.record_erasure import delete_record
 from tests.world import FIRST_LEDGER, NOW, Answer, World
 
 FILES: dict[str, Any] = {

@@ -16,8 +16,8 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from evidence.models.connections import Connection
 from evidence.models.events import Bookmark
-from evidence.storing.ingest import ingest_lines
-from evidence.storing.ndjson import NdjsonLine
+from evidence.write.ingest import ingest_lines
+from evidence.write.ndjson import NdjsonLine
 from tests.world import (
     CHANGES,
     CHAT,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evidence.storing.blobs import put_blob
+from evidence.write.blobs import put_blob
 from tests.api.test_blobs import CONTENT, FILES, ONE, OTHER, TAG, ask, grant, keep
 from tests.world import NOW, World
 

@@ -9,11 +9,11 @@ from django.core.management import CommandError, call_command
 from evidence.errors import ConnectionNotFound
 from evidence.models.connections import Connection
 from evidence.models.records import SearchText
-from evidence.storing.connections import create_connection, set_languages
-from evidence.storing.reindex import mark_outdated, outdated_connections, reindex, reindex_batch
+from evidence.write.connections import create_connection, set_languages
+from evidence.write.reindex import mark_outdated, outdated_connections, reindex, reindex_batch
 from operations import background_jobs
-from tests.storing import stored
 from tests.world import NOW, PERSONAL, WORK, Answer, World
+from tests.write import stored
 
 SEARCH = "/v1/search"
 
@@ -141,7 +141,7 @@ def test_a_new_analyser_outdates_every_connection(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert outdated_connections() == []
-    for module in ("search.query_planner", "storing.reindex", "storing.derivation"):
+    for module in ("search.query_planner", "write.reindex", "write.derivation"):
         monkeypatch.setattr(f"evidence.{module}.VERSION", 7)
     assert "index_maintenance" in asked(world, "lease").body["meta"]
 

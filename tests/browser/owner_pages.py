@@ -15,8 +15,8 @@ from evidence.models.connections import Connection
 from evidence.models.grants import AccessToken
 from evidence.models.imports import ImportReceipt, ImportRun, WaitingExport
 from evidence.models.people import PersonCount
-from evidence.storing import backup_plans, exports
-from evidence.storing.erasure_orders import ErasureScope, create_erasure
+from evidence.write import backup_plans, exports
+from evidence.write.erasure_orders import ErasureScope, create_erasure
 from operations.notifications.delivery import send_test
 from owner.records import people_index
 from tests.operations.notification_receivers import add_channel

@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from evidence.models.events import Bookmark
 from evidence.models.records import Blob, BlobChunk, RecordChange
-from evidence.storing.blobs import put_blob
-from evidence.storing.ingest import ingest_lines
-from evidence.storing.ndjson import NdjsonLine
+from evidence.write.blobs import put_blob
+from evidence.write.ingest import ingest_lines
+from evidence.write.ndjson import NdjsonLine
 from tests.world import NOW, PERSONAL, Answer, World, mail
 
 LIST = "/v1/streams/messages/records"

@@ -97,7 +97,7 @@ def test_imports_and_erasure_ask_the_shard_of_their_connection(one: World) -> No
 def test_an_import_flushes_and_analyzes_its_shard_only(
     one: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evidence.storing.reindex.ANALYZE_AFTER_RECORDS", 1)
+    monkeypatch.setattr("evidence.write.reindex.ANALYZE_AFTER_RECORDS", 1)
     shards = []
 
     def see(

@@ -17,7 +17,7 @@ from evidence.models.connections import Connection
 from evidence.models.events import Event, Subscription
 from evidence.models.grants import Grant
 from evidence.models.ledger import Disclosure
-from evidence.storing.retention import prune_changes
+from evidence.write.retention import prune_changes
 from tests.events.receiving import (
     SUBSCRIPTIONS,
     Receiver,

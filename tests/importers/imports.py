@@ -12,9 +12,9 @@ from django.core.management import call_command
 from evidence.models.connections import Connection
 from evidence.models.imports import ImportReceipt, ImportRun
 from evidence.models.records import Blob, BlobChunk, Record
-from evidence.storing.ingest import ingest_lines
-from evidence.storing.ndjson import NdjsonLine
-from evidence.storing.record_erasure import delete_record
+from evidence.write.ingest import ingest_lines
+from evidence.write.ndjson import NdjsonLine
+from evidence.write.record_erasure import delete_record
 from importers.core import sandbox
 from importers.core.importer import ChoiceNeeded, Options
 from importers.core.key_set import KeySet

@@ -16,7 +16,7 @@ from importers.sources.registry import find_source
 from importers.sources.runner import RunReport, lock_name, sync
 from tests.importers.dovecot import PASSWORD, Dovecot
 from tests.pdpp_site.installation import START_SECONDS
-from tests.storing.processes import environment
+from tests.write.processes import environment
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

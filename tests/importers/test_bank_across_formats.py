@@ -9,7 +9,7 @@ import pytest
 from django.core.management.base import CommandError
 
 from evidence.models.records import Record
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from importers.bank import records as bank_records
 from importers.bank.csv_accounts import number_account
 from importers.core.results import ContentKeys

@@ -13,11 +13,11 @@ from django.utils import timezone
 
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportReceipt
-from evidence.storing.connections import create_connection
-from evidence.storing.declaration_store import declare
-from evidence.storing.ingest import ingest_lines
-from evidence.storing.ndjson import NdjsonLine
-from evidence.storing.record_erasure import delete_record
+from evidence.write.connections import create_connection
+from evidence.write.declaration_store import declare
+from evidence.write.ingest import ingest_lines
+from evidence.write.ndjson import NdjsonLine
+from evidence.write.record_erasure import delete_record
 from importers.bank import records as bank_records
 from importers.core.results import ContentKeys, ParsedRecord
 from importers.registry import installed_importers

@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from evidence.models.connections import Connection, SyncedItem
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from importers.authoring.https_server import HttpsServer, https_server
 from importers.core.source import ProblemCode, SourceError
 from tests.importers.imports import records, run

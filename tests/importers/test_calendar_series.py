@@ -9,7 +9,7 @@ import time_machine
 from icalendar import Calendar
 
 from evidence.models.imports import ImportReceipt
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from tests.importers.imports import connection, latest, receipts, records, run
 from tests.world import NOW
 

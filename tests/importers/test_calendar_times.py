@@ -7,9 +7,9 @@ import orjson
 import pytest
 from icalendar import Event
 
-from evidence.storing.ingest import ingest_lines
-from evidence.storing.ndjson import NdjsonLine
-from evidence.storing.record_erasure import delete_record
+from evidence.write.ingest import ingest_lines
+from evidence.write.ndjson import NdjsonLine
+from evidence.write.record_erasure import delete_record
 from importers.calendar.event_fields import id_of_uid
 from tests.importers.imports import connection, latest, receipts, records, run
 from tests.world import NOW

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evidence.models.records import Record
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from tests.importers.imports import connection, latest, one, records, run, store_as_before
 from tests.world import NOW
 

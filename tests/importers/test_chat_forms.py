@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evidence.models.imports import ImportReceipt
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from tests.importers.imports import (
     connection,
     latest,

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from evidence.models.connections import SyncedItem
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from importers.core import source_process
 from importers.core.source import ProblemCode, SourceError
 from importers.sources.accounts import list_containers

@@ -9,7 +9,7 @@ from django.db import connection as database
 from django.utils import timezone
 
 from evidence.models.records import Blob, BlobChunk, RecordChange
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from importers.mail import bodies
 from tests.importers.imports import connection, content, latest, one, receipts, records, run
 from tests.importers.test_outlook import as_msg

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from tests.importers.dovecot import Dovecot, message, run_dovecot
 from tests.importers.imports import connection, content, latest, one, records, run
 from tests.importers.outlook_data_file import Mail

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from importers.authoring.test_kit import ImporterTests
 from importers.mail import pst_file
 from tests.importers import outlook_data_file

@@ -16,7 +16,7 @@ from evidence.errors import InvalidRequest
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.connections import Connection
 from evidence.models.imports import ImportReceipt, ImportRun
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from importers.core.importer import ImportRequest
 from importers.mail import mailboxes
 from importers.runs import runner
@@ -24,7 +24,7 @@ from importers.runs.preview import ExportPart, preview_export
 from importers.runs.record_feed import RecordFeed
 from importers.runs.runner import ImportStopped, import_part
 from tests.importers.imports import TORTURE, connection, latest, one, receipts, records, run
-from tests.storing import stored
+from tests.write import stored
 
 pytestmark = pytest.mark.django_db
 MBOX = TORTURE / "mail.mbox"

@@ -11,9 +11,9 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from evidence.models.connections import Connection, SourceAccount, SyncedItem
-from evidence.storing import source_accounts
-from evidence.storing.record_erasure import erase_connection
-from evidence.storing.sealed_values import SealedError
+from evidence.write import source_accounts
+from evidence.write.record_erasure import erase_connection
+from evidence.write.sealed_values import SealedError
 from importers.sources.background import SyncWorker
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.imports import records

@@ -16,8 +16,8 @@ from django.utils import timezone
 from evidence.errors import InvalidRequest
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportRun
-from evidence.storing import exports
-from evidence.storing.exports import Upload
+from evidence.write import exports
+from evidence.write.exports import Upload
 from importers.core.importer import ImportRequest
 from importers.runs import background, store
 from importers.runs.background import ImportWorker

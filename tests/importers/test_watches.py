@@ -16,7 +16,7 @@ from django.utils import timezone
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from evidence.models.connections import Connection, SyncedItem
-from evidence.storing import source_accounts
+from evidence.write import source_accounts
 from importers.core.watch_process import WatchProcess
 from importers.mail import imap_idle
 from importers.sources import background

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from evidence.storing.source_accounts import set_credential
+from evidence.write.source_accounts import set_credential
 from importers.authoring.https_server import https_server
 from importers.core.source import ProblemCode, SourceError
 from importers.core.text_recognition import LANGUAGES_VARIABLE

@@ -10,7 +10,7 @@ from evidence.ledger.disclosures import (
     read_disclosures,
     resolve_pseudonyms,
 )
-from evidence.storing.blobs import put_blob
+from evidence.write.blobs import put_blob
 from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"

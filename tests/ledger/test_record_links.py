@@ -18,7 +18,7 @@ from evidence.ledger.checkpoints import create_checkpoint
 from evidence.ledger.entries import GENESIS, ChainHead, seal
 from evidence.ledger.verification import entry_from_row, export_lines, verify
 from evidence.models.ledger import Disclosure, Pseudonym
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from tests.ledger.test_whole_or_not import tamper
 from tests.world import NOW, PERSONAL, World
 

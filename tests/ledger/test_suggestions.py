@@ -12,7 +12,7 @@ from evidence.ledger.disclosures import (
     read_disclosures,
     resolve_pseudonyms,
 )
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from tests.world import NOW, PERSONAL, World, mail
 
 

@@ -17,8 +17,8 @@ from evidence.ledger.disclosures import (
     read_disclosures,
     resolve_pseudonyms,
 )
-from evidence.storing.blobs import put_blob
-from evidence.storing.record_erasure import delete_record
+from evidence.write.blobs import put_blob
+from evidence.write.record_erasure import delete_record
 from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from evidence.models.accounts import OWNER_ID
 from evidence.models.notifications import Notification, NotificationChannel, NotificationKind
-from evidence.storing import notifications as store
+from evidence.write import notifications as store
 from importers.authoring.https_server import write_certificate
 from operations.notifications import delivery
 

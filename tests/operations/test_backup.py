@@ -22,11 +22,11 @@ from django.utils import timezone
 
 from evidence.access.grants import resume_client
 from evidence.models.connections import SourceAccount
-from evidence.storing import backup_plans, source_accounts, table_copy
-from evidence.storing.blobs import put_blob
-from evidence.storing.declaration_store import declare
-from evidence.storing.sealed_values import SealedError
-from evidence.storing.table_copy import Table, backup_tables
+from evidence.write import backup_plans, source_accounts, table_copy
+from evidence.write.blobs import put_blob
+from evidence.write.declaration_store import declare
+from evidence.write.sealed_values import SealedError
+from evidence.write.table_copy import Table, backup_tables
 from operations import schema_version
 from operations.backup import drill, dump
 from operations.backup.drill import scratch_database
@@ -35,8 +35,8 @@ from operations.backup.errors import BackupError, MigrationsDifferError, NewerFo
 from operations.backup.keys import RecoveryKey, Secret, fingerprint
 from operations.backup.restore import BackupReader
 from tests.ledger.test_record_links import convert_ledger_to_earlier_release
-from tests.storing import processes
 from tests.world import MAIL, NOW, PERSONAL, World, mail
+from tests.write import processes
 
 LIST = "/v1/streams/messages/records"
 SCRATCH_DATABASES = "SELECT datname FROM pg_database WHERE starts_with(datname, %s)"

@@ -18,8 +18,8 @@ from moto.server import ThreadedMotoServer
 from evidence.models.accounts import Owner
 from evidence.models.backups import BackupCopy, BackupPlan
 from evidence.models.notifications import NotificationKind
-from evidence.storing import backup_plans
-from evidence.storing.sealed_values import SealedError
+from evidence.write import backup_plans
+from evidence.write.sealed_values import SealedError
 from operations.backup import archive, drill, schedule, store
 from operations.backup.dump import run_to_end
 from operations.backup.errors import (

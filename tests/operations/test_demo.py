@@ -17,7 +17,7 @@ from evidence.access.grants import GrantRequest, issue
 from evidence.models.accounts import Client as AgentClient
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.connections import Connection
-from evidence.storing.connections import create_connection
+from evidence.write.connections import create_connection
 from operations import demo_data
 
 pytestmark = pytest.mark.django_db

@@ -22,13 +22,13 @@ from evidence.models.events import Event, Subscription, WatchedStream
 from evidence.models.grants import Package
 from evidence.models.imports import ImportReceipt, ImportRun
 from evidence.models.ledger import Disclosure
-from evidence.storing import exports
-from evidence.storing.blobs import put_blob
-from evidence.storing.connections import put_state
-from evidence.storing.erasure_orders import ErasureScope, create_erasure
-from evidence.storing.retention import set_retention
-from tests.storing import stored
+from evidence.write import exports
+from evidence.write.blobs import put_blob
+from evidence.write.connections import put_state
+from evidence.write.erasure_orders import ErasureScope, create_erasure
+from evidence.write.retention import set_retention
 from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World, mail
+from tests.write import stored
 
 MARK = "zqvxmark"
 KEY = f"{MARK}-key"
@@ -134,7 +134,7 @@ def test_no_key_stays_without_tombstones(marked: World) -> None:
 
 
 def test_erased_stream_leaves_no_trace(marked: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evidence.storing.erasure_orders.BATCH_SIZE", 2)
+    monkeypatch.setattr("evidence.write.erasure_orders.BATCH_SIZE", 2)
     marked.get(f"{LIST}/{KEY}", "dora", connection_id=PERSONAL)
     said = run("stream", PERSONAL, "messages", "--yes", "--no-tombstones")
     assert places_of(MARK) == []
@@ -238,8 +238,8 @@ def test_erasure_needs_confirmation(marked: World, what: tuple[str, ...]) -> Non
 def test_interrupted_erasure_is_completed_and_counted_once(
     marked: World, monkeypatch: pytest.MonkeyPatch, of: ErasureScope
 ) -> None:
-    monkeypatch.setattr("evidence.storing.erasure_orders.BATCH_SIZE", 1)
-    monkeypatch.setattr("evidence.storing.connection_erasure.DELETE_BATCH_SIZE", 2)
+    monkeypatch.setattr("evidence.write.erasure_orders.BATCH_SIZE", 1)
+    monkeypatch.setattr("evidence.write.connection_erasure.DELETE_BATCH_SIZE", 2)
     held = (
         sum(stored.true_counts().values())
         if of == ErasureScope.OWNER
@@ -261,7 +261,7 @@ def test_interrupted_erasure_is_completed_and_counted_once(
 
 
 def test_concurrent_runs_count_rows_once(marked: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evidence.storing.erasure_orders.BATCH_SIZE", 1)
+    monkeypatch.setattr("evidence.write.erasure_orders.BATCH_SIZE", 1)
     made = create_erasure(ErasureScope.STREAM, owner_id=marked.owner_id, by="a test", now=NOW,
                  connection_id=PERSONAL, stream="messages")  # fmt: skip
     seen = [each.removed["records"] for pair in zip_longest(run_erasure(made, now=NOW), run_erasure(made, now=NOW))

@@ -3,15 +3,15 @@
 from evidence.erasure import run_pending_erasures
 from evidence.models.erasures import Erasure
 from evidence.models.records import Record
-from tests.storing import processes, stored
-from tests.storing.test_killed import committed as committed
 from tests.world import NOW, PERSONAL, World
+from tests.write import processes, stored
+from tests.write.test_killed import committed as committed
 
 RECORDS = 600
 PROGRAM = """
 from evidence.erasure import run_erasure
-from evidence.storing import erasure_orders
-from evidence.storing.erasure_orders import ErasureScope, create_erasure
+from evidence.write import erasure_orders
+from evidence.write.erasure_orders import ErasureScope, create_erasure
 erasure_orders.BATCH_SIZE = 20
 order = create_erasure(ErasureScope.STREAM, owner_id=sys.argv[1], by="a test", now=timezone.now(),
              connection_id="cin_personal", stream="messages")

@@ -11,7 +11,7 @@ from evidence.api import base_views
 from evidence.erasure import erase_record, run_erasure
 from evidence.ledger.verification import verify
 from evidence.ledger.writer import record_disclosure
-from evidence.storing.erasure_orders import ErasureScope, create_erasure
+from evidence.write.erasure_orders import ErasureScope, create_erasure
 from tests.operations.test_erasing import places_of
 from tests.world import NOW, PERSONAL, World, mail
 

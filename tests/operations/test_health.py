@@ -10,8 +10,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from evidence.models.events import Event
-from evidence.storing import exports
-from evidence.storing.erasure_orders import ErasureScope, create_erasure
+from evidence.write import exports
+from evidence.write.erasure_orders import ErasureScope, create_erasure
 from operations import health
 from tests.events.conftest import receiver
 from tests.events.receiving import SUBSCRIPTIONS, Receiver, send_json

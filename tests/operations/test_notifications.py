@@ -25,8 +25,8 @@ from evidence.models.notifications import (
     QueuedNotification,
 )
 from evidence.models.sources import Source
-from evidence.storing import notifications as store
-from evidence.storing.sealed_values import SealedError
+from evidence.write import notifications as store
+from evidence.write.sealed_values import SealedError
 from importers.authoring.https_server import HttpsServer, https_server
 from operations.notifications import delivery, notify
 from operations.notifications.delivery import notifications, send_test

@@ -28,7 +28,7 @@ from evidence.errors import InvalidRequest
 from evidence.item_lines import group_line
 from evidence.json_text import dumps, json_size, wire_size
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading import aggregate, filters
+from evidence.read import aggregate, filters
 
 
 class AggregateView(GrantedView):

@@ -27,9 +27,9 @@ from evidence.api.query_parameters import (
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import ApiException, InvalidRequest, RangeNotSatisfiable, ResourceLimit
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading import blobs
-from evidence.storing.blobs import MEDIA_TYPE, put_blob
-from evidence.storing.targets import load_one_target
+from evidence.read import blobs
+from evidence.write.blobs import MEDIA_TYPE, put_blob
+from evidence.write.targets import load_one_target
 
 INLINE_MEDIA_TYPES = frozenset(
     {"application/pdf", "image/avif", "image/gif", "image/jpeg", "image/png", "image/webp"}

@@ -18,9 +18,9 @@ from evidence.api import envelopes, list_form
 from evidence.api.base_views import GrantedView
 from evidence.api.query_parameters import ApiWarning, parse_fields, parse_wait
 from evidence.errors import CursorExpired, InvalidExpand, InvalidRequest
-from evidence.reading import changes, records
-from evidence.reading.bookmarks import BEGINNING, FollowedStream
-from evidence.reading.changes import ChangesPage, FeedBookmark
+from evidence.read import changes, records
+from evidence.read.bookmarks import BEGINNING, FollowedStream
+from evidence.read.changes import ChangesPage, FeedBookmark
 
 ENVIRON_KEY = "pdpp.held"
 

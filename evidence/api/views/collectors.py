@@ -13,10 +13,10 @@ from evidence.api.envelopes import format_time
 from evidence.api.json_io import read_object
 from evidence.api.query_parameters import CONNECTION_PARAMETERS, target_connection_id
 from evidence.errors import InvalidRequest, ResourceLimit
-from evidence.storing.connections import SavedState, get_state, put_state
-from evidence.storing.ingest import IngestResult, ingest_stream
-from evidence.storing.ndjson import read_lines
-from evidence.storing.receipts import Receipt
+from evidence.write.connections import SavedState, get_state, put_state
+from evidence.write.ingest import IngestResult, ingest_stream
+from evidence.write.ndjson import read_lines
+from evidence.write.receipts import Receipt
 
 MAX_RECEIPTS = 1_000
 

@@ -20,9 +20,9 @@ from evidence.api.query_parameters import CONNECTION_PARAMETERS
 from evidence.errors import InvalidRequest
 from evidence.ledger.entries import DisclosedItem
 from evidence.models.connections import Connection
-from evidence.reading import schema
-from evidence.storing.connections import list_connections, rename
-from evidence.storing.declaration_store import current_declaration, declare
+from evidence.read import schema
+from evidence.write.connections import list_connections, rename
+from evidence.write.declaration_store import current_declaration, declare
 
 MAX_DECLARATION_BYTES = 1024 * 1024
 

@@ -35,10 +35,10 @@ from evidence.errors import (
     NotFound,
 )
 from evidence.json_text import json_size
-from evidence.reading import blobs, field_windows, records
-from evidence.reading.field_windows import ExpectedText, FieldWindow, QuoteCheck
-from evidence.storing import record_erasure
-from evidence.storing.erasure_orders import ErasureScope, create_erasure
+from evidence.read import blobs, field_windows, records
+from evidence.read.field_windows import ExpectedText, FieldWindow, QuoteCheck
+from evidence.write import record_erasure
+from evidence.write.erasure_orders import ErasureScope, create_erasure
 
 MAX_DEPTH = 32
 _SHA256 = re.compile("[0-9a-fA-F]{64}")

@@ -32,7 +32,7 @@ from evidence.api.views import changes
 from evidence.api.views.record import DELETE_PARAMETERS, delete_stream
 from evidence.errors import InvalidArgument
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading import filters, records
+from evidence.read import filters, records
 
 
 class RecordsView(GrantedView):

@@ -29,8 +29,8 @@ from evidence.declarations.declaration import USABLE_AGGREGATIONS
 from evidence.declarations.roles import money_format
 from evidence.errors import AmbiguousConnection
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading import schema
-from evidence.reading.schema import FieldCapability, SourceCapability, StreamCapability
+from evidence.read import schema
+from evidence.read.schema import FieldCapability, SourceCapability, StreamCapability
 
 _SEPARATORS = re.compile(r"[\s,=|:]+")
 

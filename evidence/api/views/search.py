@@ -19,8 +19,8 @@ from evidence.api.query_parameters import CONNECTION_PARAMETERS, unmatched_warni
 from evidence.errors import InvalidRequest, NotFound
 from evidence.json_text import Size
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading import filters
-from evidence.reading.search import search
+from evidence.read import filters
+from evidence.read.search import search
 from evidence.search.results import SearchRequest, SearchResult
 from evidence.search.semantic import HYBRID, LEXICAL, MODES, SEMANTIC
 

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from evidence.errors import ApiException
 from evidence.models.accounts import get_or_create_owner
-from evidence.storing.connections import create_connection
+from evidence.write.connections import create_connection
 
 
 class Command(BaseCommand):

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from evidence.errors import ConnectorInvalid
 from evidence.models.accounts import get_or_create_owner
-from evidence.storing.declaration_store import PublishedDeclaration, declare
+from evidence.write.declaration_store import PublishedDeclaration, declare
 
 
 class Command(BaseCommand):

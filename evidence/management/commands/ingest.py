@@ -18,12 +18,12 @@ from typing_extensions import override
 from evidence.errors import ApiException
 from evidence.management import argument_types
 from evidence.models.accounts import get_or_create_owner
-from evidence.storing.connections import connection_ids, create_connection
-from evidence.storing.declaration_store import declare
-from evidence.storing.ingest import IngestResult, ingest_lines
-from evidence.storing.ndjson import read_lines
-from evidence.storing.receipts import CODE_MESSAGES, Receipt
-from evidence.storing.reindex import maintenance_thread
+from evidence.write.connections import connection_ids, create_connection
+from evidence.write.declaration_store import declare
+from evidence.write.ingest import IngestResult, ingest_lines
+from evidence.write.ndjson import read_lines
+from evidence.write.receipts import CODE_MESSAGES, Receipt
+from evidence.write.reindex import maintenance_thread
 
 RECORDS_FILE = "records.jsonl"
 

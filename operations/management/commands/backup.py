@@ -9,8 +9,8 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.models.accounts import OWNER_ID
-from evidence.storing import backup_plans
-from evidence.storing.source_accounts import count_credentials
+from evidence.write import backup_plans
+from evidence.write.source_accounts import count_credentials
 from operations import schema_version
 from operations.backup import command_options
 from operations.backup.dump import BackupSummary, back_up, run_to_end

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from typing_extensions import override
 
-from evidence.storing import distribution
+from evidence.write import distribution
 
 
 class Command(BaseCommand):

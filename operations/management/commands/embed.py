@@ -6,8 +6,8 @@ from django.core.management.base import BaseCommand, CommandError
 from typing_extensions import override
 
 from evidence.search.embedding import configured_embedder
-from evidence.storing.vector_backfill import embed_missing
-from evidence.storing.vector_table import prepare_table
+from evidence.write.vector_backfill import embed_missing
+from evidence.write.vector_table import prepare_table
 
 
 class Command(BaseCommand):

@@ -12,8 +12,8 @@ from evidence.erasure import erase_record, run_erasure, run_pending_erasures
 from evidence.errors import ApiException
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.erasures import Erasure
-from evidence.storing.connections import get_connection
-from evidence.storing.erasure_orders import ErasureScope, create_erasure, list_receipts
+from evidence.write.connections import get_connection
+from evidence.write.erasure_orders import ErasureScope, create_erasure, list_receipts
 from operations.erasure_text import count_rows, describe_kept, format_counts, receipt_lines
 
 BY = "manage.py on the server"

@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from evidence.errors import ApiException
 from evidence.models.accounts import get_or_create_owner
-from evidence.storing.connections import get_connection, list_connections
-from evidence.storing.retention import retention_periods, set_retention
+from evidence.write.connections import get_connection, list_connections
+from evidence.write.retention import retention_periods, set_retention
 
 
 class Command(BaseCommand):

@@ -14,8 +14,8 @@ from evidence.access.oauth.requests import delete_unused_registrations
 from evidence.access.owner_notices import delete_old_refused_calls
 from evidence.access.permission_requests import delete_old_requests
 from evidence.erasure import apply_retention
-from evidence.reading.bookmarks import delete_unused_bookmarks
-from evidence.storing.retention import ORPHAN_AGE, prune_changes, prune_orphans
+from evidence.read.bookmarks import delete_unused_bookmarks
+from evidence.write.retention import ORPHAN_AGE, prune_changes, prune_orphans
 
 
 class Command(BaseCommand):

@@ -11,7 +11,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.storing.table_copy import analyze
+from evidence.write.table_copy import analyze
 from operations import key_file, schema_version
 from operations.backup import command_options
 from operations.backup.errors import BackupError

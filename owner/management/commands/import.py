@@ -18,7 +18,7 @@ from typing_extensions import override
 from evidence.errors import ApiException
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportRun
-from evidence.storing.exports import list_waiting, settle
+from evidence.write.exports import list_waiting, settle
 from importers.core.importer import (
     DATE_ORDERS,
     DECIMALS,

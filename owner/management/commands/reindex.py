@@ -10,9 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from typing_extensions import override
 
 from evidence.errors import ApiException
-from evidence.storing.connections import connection_ids
-from evidence.storing.reindex import count_records, mark_outdated, outdated_connections, reindex
-from evidence.storing.writer import storage_errors
+from evidence.write.connections import connection_ids
+from evidence.write.reindex import count_records, mark_outdated, outdated_connections, reindex
+from evidence.write.writer import storage_errors
 from owner.records import people_index
 
 

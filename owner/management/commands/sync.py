@@ -13,7 +13,7 @@ from typing_extensions import override
 from evidence.errors import ApiException
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.connections import SourceAccount
-from evidence.storing.source_accounts import find_account, list_accounts
+from evidence.write.source_accounts import find_account, list_accounts
 from importers.core.source import InstalledSource, SourceError
 from importers.sources import accounts, outcome, status
 from importers.sources.registry import find_source, installed_sources

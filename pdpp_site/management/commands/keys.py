@@ -10,7 +10,7 @@ from typing_extensions import override
 from evidence.events.messages import reencrypt_secrets
 from evidence.ledger import checkpoints
 from evidence.ledger.checkpoints import public_key
-from evidence.storing import backup_plans, notifications, source_accounts
+from evidence.write import backup_plans, notifications, source_accounts
 from operations import key_file
 from operations.backup.restore import describe_database_error
 from owner import second_factor

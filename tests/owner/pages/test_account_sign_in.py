@@ -13,7 +13,7 @@ from django.test import Client as HttpClient
 from django.utils import timezone
 
 from evidence.models.connections import SourceAccount
-from evidence.storing import source_accounts
+from evidence.write import source_accounts
 from importers.authoring.https_server import Answer, https_server
 from importers.core import source_process
 from importers.sources.runner import open_account

@@ -24,7 +24,7 @@ from evidence.ledger.proof import verify_daily
 from evidence.ledger.readings import recount_shown_records
 from evidence.models.accounts import Client, Owner
 from evidence.models.connections import Connection
-from evidence.storing.record_erasure import delete_record
+from evidence.write.record_erasure import delete_record
 from owner.activity import activity_page
 from owner.activity.usage_charts import Share
 from tests.ledger.test_whole_or_not import tamper

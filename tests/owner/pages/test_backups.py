@@ -12,7 +12,7 @@ from time_machine import Traveller
 
 from evidence.models.backups import BackupCopy, BackupPlan
 from evidence.models.connections import Connection
-from evidence.storing import backup_plans
+from evidence.write import backup_plans
 from operations.backup.keys import RecoveryKey, fingerprint, seal
 from tests.owner.consent.test_second_factor import enrol
 from tests.owner.pages.browser import Browser, Form, Page

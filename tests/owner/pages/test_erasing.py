@@ -7,11 +7,11 @@ from django.utils import timezone
 
 from evidence.erasure import run_pending_erasures
 from evidence.models.connections import Connection
-from evidence.storing.retention import retention_periods
+from evidence.write.retention import retention_periods
 from tests.owner.pages.browser import Browser, Page
 from tests.owner.pages.giving import at
-from tests.storing import stored
 from tests.world import BANK, NOW, PERSONAL, WORK, World
+from tests.write import stored
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from evidence.errors import IngestStorageError
 from evidence.models.imports import ImportRun
-from evidence.storing import exports
+from evidence.write import exports
 from importers.runs.background import ImportWorker
 from owner.site import owner
 from tests.importers.imports import TORTURE, records, run
@@ -381,7 +381,7 @@ def test_an_upload_waits_while_the_database_fails(
     page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
     address = alice.press(page.form, "start").address
     with monkeypatch.context() as gone:
-        gone.setattr("evidence.storing.writer._write", Mock(side_effect=OperationalError))
+        gone.setattr("evidence.write.writer._write", Mock(side_effect=OperationalError))
         with pytest.raises(IngestStorageError):
             work(imports)
     assert "Not imported" not in alice.open(address).text

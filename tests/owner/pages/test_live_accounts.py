@@ -163,7 +163,7 @@ def test_home_page_shows_accounts_that_failed_or_are_stale(
 def test_owner_decides_about_many_deletions(
     http: HttpClient, server: Dovecot, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
-    monkeypatch.setattr("evidence.storing.sync_batch.MAX_RECORDS", 1)
+    monkeypatch.setattr("evidence.write.sync_batch.MAX_RECORDS", 1)
     user = f"{answer}@mail.example"
     server.append(user, *messages(range(1, 5)))
     account = connect(http, server, user=user, is_mirror="on")

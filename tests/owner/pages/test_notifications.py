@@ -8,7 +8,7 @@ from django.test import Client as HttpClient
 
 from evidence.events import webhook_client
 from evidence.models.notifications import NotificationChannel, NotificationKind
-from evidence.storing.notifications import MAX_CHANNELS, open_address
+from evidence.write.notifications import MAX_CHANNELS, open_address
 from importers.authoring.https_server import HttpsServer, https_server
 from tests.operations.notification_receivers import add_channel, announce
 from tests.owner.pages.browser import Browser, Page

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from evidence.models.connections import Connection
 from evidence.models.people import Mention, PeopleProgress, PersonCount, PersonMerge
-from evidence.storing import table_copy
+from evidence.write import table_copy
 from owner.records import people_index
 from tests.owner.pages.browser import Browser, Page
 from tests.world import PERSONAL, WORK, World

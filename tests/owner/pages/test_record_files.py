@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evidence.storing.blobs import put_blob
+from evidence.write.blobs import put_blob
 from owner.text import file_type_text
 from tests.owner.pages.browser import Browser
 from tests.world import NOW, World

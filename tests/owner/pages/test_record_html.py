@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from evidence.models.records import Blob
-from evidence.storing.blobs import put_blob
-from evidence.storing.record_erasure import delete_record
+from evidence.write.blobs import put_blob
+from evidence.write.record_erasure import delete_record
 from owner.records import record_files
 from tests.owner.pages.browser import Browser
 from tests.owner.pages.test_browse import talk as talk

@@ -137,7 +137,7 @@ def test_counts_of_very_many_matches_are_estimates(
               (PERSONAL, "messages", {"id": "p", "subject": "Report", "received_at": "2023-05-01T00:00:00Z"}))  # fmt: skip
     counted = search(alice, q="report")
     assert "Work mail 45" in counted.text
-    monkeypatch.setattr("evidence.reading.search.COUNT_LIMIT", 10)
+    monkeypatch.setattr("evidence.read.search.COUNT_LIMIT", 10)
 
     page = search(alice, q="report")
     assert "these numbers are estimates" in page.text

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from evidence.access import storage_sizes
-from evidence.storing.blobs import put_blob
+from evidence.write.blobs import put_blob
 from tests.owner.pages.browser import Browser
 from tests.world import BANK, NOW, PERSONAL, WORK, World, mail
 

@@ -1,0 +1,238 @@
+"""Validate lines and group them into batches ready to write, without a database."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from evidence.declarations.record_validation import InvalidRecordError, record_key
+from evidence.declarations.values import parse_instant
+from evidence.write.derivation import Derived, derive
+from evidence.write.ndjson import NdjsonLine, parse_object
+from evidence.write.receipts import LineRejectedError, Receipt, ReceiptCode
+from evidence.write.rows import RecordId
+from evidence.write.targets import Target, TargetRegistry
+
+# Exports contain `connector_key` and `type`; the connection already implies both.
+_STREAM_MEMBERS = frozenset(
+    {"key", "data", "emitted_at", "op", "connection_id", "stream", "connector_key", "type"}
+)
+# Only for lines that importers and sources make, which name their connection.
+_IMPORT_MEMBERS = _STREAM_MEMBERS | {"replaces", "only", "unknown"}
+
+
+class Op(StrEnum):
+    UPSERT = "upsert"
+    DELETE = "delete"
+    PRUNE = "prune"
+    PATCH = "patch"
+
+
+# Calling an enumeration, or iterating over it, takes as long as parsing a short line.
+_IMPORT_OPS: Mapping[str, Op] = {op.value: op for op in Op}
+_STREAM_OPS: Mapping[str, Op] = {op.value: op for op in (Op.UPSERT, Op.DELETE)}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAddress:
+    """The connection and stream of lines that do not name their own."""
+
+    connection_id: str
+    stream: str
+
+
+class IngestEntry(NamedTuple):
+    """The validated operation of one line. ``data`` is empty for a deletion.
+
+    An upsert deletes the records with the keys in ``replaces``, and is rejected if the owner erased
+    one of them. With ``only``, an upsert of a stored record changes these fields alone,
+    with ``unknown`` all others. ``Op.PATCH``
+    changes the fields in ``data`` of a stored record, and nothing else. ``Op.PRUNE`` deletes the record ``key`` and the records whose keys begin with it
+    and a dot, from the key ``data["from"]`` on. It keeps the keys in ``data["keep"]``.
+    """
+
+    line: int
+    target: Target
+    key: str
+    op: Op
+    data: dict[str, Any]
+    emitted_at: datetime
+    replaces: tuple[str, ...] = ()
+    only: frozenset[str] | None = None
+    unknown: frozenset[str] = frozenset()
+
+
+def parse_entry(
+    content: bytes,
+    *,
+    line: int,
+    targets: TargetRegistry,
+    stream_address: StreamAddress | None,
+    now: datetime,
+) -> IngestEntry:
+    """Parse and validate a line; ``emitted_at`` defaults to ``now``. Raises LineRejectedError."""
+    envelope = parse_object(content)
+    is_import = stream_address is None
+    if not envelope.keys() <= (_IMPORT_MEMBERS if is_import else _STREAM_MEMBERS):
+        raise LineRejectedError(ReceiptCode.INVALID_ENVELOPE)
+    target = _find_target(envelope, targets, stream_address)
+    op = _parse_op(envelope, allowed=_IMPORT_OPS if is_import else _STREAM_OPS)
+    data = envelope.get("data")
+    if not isinstance(data, dict) and not (op is Op.DELETE and data is None):
+        raise LineRejectedError(ReceiptCode.INVALID_RECORD, path="$.data")
+    key = _record_key(envelope.get("key"), {} if op in (Op.PRUNE, Op.PATCH) else data or {}, target)
+    emitted_at = _parse_emitted_at(envelope, now)
+    if op is Op.DELETE:
+        return IngestEntry(line, target, key, op, {}, emitted_at)
+    if op is Op.PRUNE:
+        keep = frozenset(map(str, (data or {}).get("keep", ())))
+        return IngestEntry(line, target, key, op, (data or {}) | {"keep": keep}, emitted_at)
+    if op is Op.PATCH:
+        return IngestEntry(line, target, key, op, data or {}, emitted_at)
+    validate(data or {}, target)
+    replaces = tuple(map(str, envelope.get("replaces", ())))
+    only = None if envelope.get("only") is None else frozenset(map(str, envelope["only"]))
+    unknown = frozenset(map(str, envelope.get("unknown", ())))
+    return IngestEntry(line, target, key, op, data or {}, emitted_at, replaces, only, unknown)
+
+
+def _find_target(
+    envelope: Mapping[str, Any], targets: TargetRegistry, stream_address: StreamAddress | None
+) -> Target:
+    if stream_address is None:
+        connection_id = _text_member(envelope, "connection_id")
+        return targets.find(connection_id, stream=_text_member(envelope, "stream"))
+    for name in ("connection_id", "stream"):
+        if name in envelope and envelope[name] != getattr(stream_address, name):
+            raise LineRejectedError(ReceiptCode.INVALID_ENVELOPE, path=f"$.{name}")
+    return targets.find(stream_address.connection_id, stream=stream_address.stream)
+
+
+def _text_member(envelope: Mapping[str, Any], name: str) -> str:
+    value = envelope.get(name)
+    if not isinstance(value, str):
+        raise LineRejectedError(ReceiptCode.INVALID_ENVELOPE, path=f"$.{name}")
+    return value
+
+
+def _parse_op(envelope: Mapping[str, Any], *, allowed: Mapping[str, Op]) -> Op:
+    name = envelope.get("op", "upsert")
+    op = allowed.get(name) if isinstance(name, str) else None
+    if op is None:
+        raise LineRejectedError(ReceiptCode.INVALID_OP, path="$.op")
+    return op
+
+
+def _parse_emitted_at(envelope: Mapping[str, Any], now: datetime) -> datetime:
+    if envelope.get("emitted_at") is None:
+        return now
+    moment = parse_instant(envelope["emitted_at"])
+    if moment is None:
+        raise LineRejectedError(ReceiptCode.INVALID_EMITTED_AT, path="$.emitted_at")
+    return moment
+
+
+def validate(data: dict[str, Any], target: Target) -> None:
+    """Raise ``LineRejectedError`` if the data does not match the schema of its stream."""
+    error = target.validator.find_error(data)
+    if error is None:
+        return
+    path, _, reason = error.partition(": ")
+    code = ReceiptCode.NESTED_TOO_DEEPLY if reason == "depth" else ReceiptCode.INVALID_RECORD
+    raise LineRejectedError(code, path="$.data" + path.removeprefix("$"), reason=reason)
+
+
+def _record_key(given_key: object, data: Mapping[str, Any], target: Target) -> str:
+    try:
+        return record_key(target.stream, data, given_key)
+    except InvalidRecordError as error:
+        raise LineRejectedError(ReceiptCode(error.code), path=error.path) from None
+
+
+BATCH_LINES = 1_000
+BATCH_BYTES = 2 * 1024 * 1024
+
+
+class PreparedRecord(NamedTuple):
+    """An entry with its derived columns; None unless it is an upsert."""
+
+    entry: IngestEntry
+    ref: RecordId
+    derived: Derived | None
+
+    @property
+    def replaced(self) -> list[RecordId]:
+        keys = self.entry.replaces
+        return [self.ref._replace(record_key=key) for key in keys] if keys else []
+
+    @property
+    def wholes(self) -> list[RecordId]:
+        """The records that this one is a part of, such as the message of an attachment.
+
+        The key of a part begins with that of its whole and a dot.
+        """
+        relations = self.entry.target.stream.relations.values()
+        keys = {each.stream: self.entry.data.get(each.foreign_key) for each in relations}
+        return [
+            self.ref._replace(stream=stream, record_key=str(key))
+            for stream, key in keys.items()
+            if key and self.ref.record_key.startswith(f"{key}.")
+        ]
+
+
+@dataclass(slots=True)
+class Batch:
+    """Consecutive lines: the valid ones prepared, the others as receipts."""
+
+    records: list[PreparedRecord] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
+    lines: int = 0
+    size: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.lines >= BATCH_LINES or self.size >= BATCH_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPreparer:
+    """Prepares the records of one import, batch by batch."""
+
+    targets: TargetRegistry
+    stream_address: StreamAddress | None
+    now: datetime
+
+    def batches(self, lines: Iterable[NdjsonLine]) -> Iterator[Batch]:
+        batch = Batch()
+        for line in lines:
+            self._add(batch, line)
+            if batch.is_full:
+                yield batch
+                batch = Batch()
+        if batch.lines:
+            yield batch
+
+    def _add(self, batch: Batch, line: NdjsonLine) -> None:
+        batch.lines += 1
+        batch.size += len(line.content or b"")
+        try:
+            batch.records.append(self._prepare(line))
+        except LineRejectedError as error:
+            batch.receipts.append(Receipt(line.number, error.code, error.path, error.reason))
+
+    def _prepare(self, line: NdjsonLine) -> PreparedRecord:
+        if line.content is None:
+            raise LineRejectedError(ReceiptCode.LINE_TOO_LONG)
+        entry = parse_entry(
+            line.content,
+            line=line.number,
+            targets=self.targets,
+            stream_address=self.stream_address,
+            now=self.now,
+        )
+        target = entry.target
+        ref = RecordId(target.connection_id, target.stream.name, entry.key)
+        if entry.op is not Op.UPSERT:
+            return PreparedRecord(entry, ref, None)
+        return PreparedRecord(entry, ref, derive(target, key=entry.key, data=entry.data))

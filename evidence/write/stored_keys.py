@@ -1,0 +1,167 @@
+"""Answer questions of importers and sources about the records that a connection has."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import orjson
+from django.db import connection
+
+from evidence.declarations.declaration import StreamDeclaration
+from evidence.declarations.values import parse_instant
+from evidence.write.suppression import has_identity, twin_values
+
+SELECT_ANY = """
+-- Return whether a stream of a connection has one of these keys.
+SELECT EXISTS (
+    SELECT FROM evidence_record
+    WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
+)
+"""
+SELECT_EXISTING = """
+-- Return which of these keys a stream of a connection has.
+SELECT record_key FROM evidence_record
+WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
+"""
+SELECT_FIELDS = """
+-- Return some fields, in their order, of the records whose keys begin with a prefix.
+SELECT record_key,
+    (SELECT jsonb_agg(data -> f.name ORDER BY f.position)
+     FROM unnest(%s::text[]) WITH ORDINALITY AS f(name, position))::text
+FROM evidence_record
+WHERE connection_id = %s AND stream = %s AND starts_with(record_key, %s)
+"""
+SELECT_DIGESTS = """
+-- Return 8 bytes of a digest of some fields for each record whose key begins with a prefix and that
+-- has the first of these fields; sorted and joined.
+SELECT string_agg(digest, '' ORDER BY digest) FROM (
+    SELECT substring(sha256(convert_to((
+        SELECT string_agg(coalesce(nullif(data ->> f.name, ''), data ->> f.other, ''), E'\\n'
+            ORDER BY f.position)
+        FROM unnest(%(fields)s::text[], %(others)s::text[]) WITH ORDINALITY
+            AS f(name, other, position)
+    ), 'UTF8')) FROM 1 FOR 8) AS digest
+    FROM evidence_record
+    WHERE connection_id = %(connection_id)s AND stream = %(stream)s
+        AND starts_with(record_key, %(prefix)s) AND (
+            data ->> (%(fields)s::text[])[1] <> '' OR data ->> (%(others)s::text[])[1] <> ''
+        )
+) AS digests
+"""
+SELECT_TWINS = """
+-- Return the number of each of these values of fields, and the key of a record that has them, whose key
+-- begins with a prefix and whose time is nearly the same.
+SELECT v.number, min(r.record_key)
+FROM unnest(%(values)s::text[], %(times)s::timestamptz[]) WITH ORDINALITY AS v(fields, at, number)
+JOIN evidence_record AS r ON r.connection_id = %(connection_id)s AND r.stream = %(stream)s
+    AND r.consent_time BETWEEN v.at - interval '10 minutes' AND v.at + interval '10 minutes'
+WHERE starts_with(r.record_key, %(prefix)s) AND v.fields::jsonb = (
+    SELECT jsonb_agg(
+        CASE WHEN r.data ->> f.name <> '' THEN r.data -> f.name ELSE r.data -> f.other END
+        ORDER BY f.position
+    )
+    FROM unnest(%(fields)s::text[], %(others)s::text[]) WITH ORDINALITY AS f(name, other, position)
+)
+GROUP BY v.number
+"""
+SELECT_FIRST_OF_SERIES = """
+-- Return the first keys of each series: its id, a dot, and the start of an occurrence.
+SELECT record_key
+FROM (
+    SELECT record_key, row_number() OVER (
+        PARTITION BY split_part(record_key, '.', 1) ORDER BY record_key
+    ) AS position
+    FROM evidence_record
+    WHERE connection_id = %s AND stream = %s AND strpos(record_key, '.') > 0
+) AS numbered
+WHERE position <= %s
+"""
+FIRST_OF_SERIES = 20
+
+
+def has_any(connection_id: str, stream: str, keys: Sequence[str]) -> bool:
+    """Return whether a stream of a connection has one of these keys."""
+    with connection.cursor() as cursor:
+        cursor.execute(SELECT_ANY, [connection_id, stream, list(keys)])
+        return bool(cursor.fetchone()[0])
+
+
+def existing(connection_id: str, stream: str, keys: Collection[str]) -> set[str]:
+    """Return which of these keys a stream of a connection has."""
+    with connection.cursor() as cursor:
+        cursor.execute(SELECT_EXISTING, [connection_id, stream, list(keys)])
+        return {key for (key,) in cursor}
+
+
+def fields_by_key(
+    connection_id: str, stream: str, *, prefix: str, fields: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Return fields of the records whose keys begin with the prefix."""
+    with connection.cursor() as cursor:
+        cursor.execute(SELECT_FIELDS, [list(fields), connection_id, stream, prefix])
+        return {key: orjson.loads(values or "[]") for key, values in cursor}
+
+
+def twin_digests(connection_id: str, stream: str, *, prefix: str, fields: Sequence[str]) -> bytes:
+    """Return sorted digests of fields of the records whose keys begin with the prefix."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            SELECT_DIGESTS,
+            {
+                "connection_id": connection_id,
+                "stream": stream,
+                "prefix": prefix,
+                **_field_parameters(fields),
+            },
+        )
+        return bytes(cursor.fetchone()[0] or b"")
+
+
+def _field_parameters(fields: Sequence[str]) -> dict[str, list[str]]:
+    """Return the twin fields, and the field of records without each of them."""
+    pairs = [name.partition("|") for name in fields]
+    return {
+        "fields": [name for name, _, _ in pairs],
+        "others": [other or name for name, _, other in pairs],
+    }
+
+
+def find_twins(
+    stream: StreamDeclaration,
+    records: Mapping[str, Mapping[str, Any]],
+    *,
+    connection_id: str,
+    prefix: str,
+) -> dict[str, str]:
+    """Return the key of the stored twin of each record that has one whose key begins with the prefix.
+
+    Twins are equal in the twin fields of the stream, and their times differ by minutes at most.
+    """
+    names, time_field = stream.twin_fields, stream.consent_time_field
+    found = {
+        key: (orjson.dumps(twin_values(data, names)).decode(), at)
+        for key, data in records.items()
+        if has_identity(data, names) and (at := parse_instant(data.get(time_field or "")))
+    }
+    if not found:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            SELECT_TWINS,
+            {
+                "connection_id": connection_id,
+                "stream": stream.name,
+                "prefix": prefix,
+                **_field_parameters(names),
+                "values": [values for values, _ in found.values()],
+                "times": [at for _, at in found.values()],
+            },
+        )
+        keys = list(found)
+        return {keys[number - 1]: key for number, key in cursor}
+
+
+def first_of_series(connection_id: str, stream: str) -> list[str]:
+    """Return the first FIRST_OF_SERIES keys of each series of a stream."""
+    with connection.cursor() as cursor:
+        cursor.execute(SELECT_FIRST_OF_SERIES, [connection_id, stream, FIRST_OF_SERIES])
+        return [key for (key,) in cursor]

@@ -1,0 +1,192 @@
+"""Compute missing embeddings in batches, independently of imports.
+
+Vectors are computed without locks and stored only for records that have not changed since. Several
+backfills can run at once, and an interrupted one keeps its finished batches.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import orjson
+from django.db import connection, transaction
+
+from evidence.declarations.roles import field_text
+from evidence.models.connections import Connection, EmbeddedStream
+from evidence.search.embedding import Embedder, PassageRange, Vector, split_passages
+from evidence.write import copy_format, vector_table
+from evidence.write.locks import lock_connections
+from evidence.write.rows import RecordId
+from evidence.write.targets import Target, connection_targets
+
+BATCH_SIZE = 500
+
+# `since`: only records changed after the vectors of the stream were complete.
+MISSING = """
+SELECT r.record_key, f.field, r.change_seq, r.consent_time, r.data->f.field
+FROM evidence_record r CROSS JOIN unnest(%(fields)s::text[]) AS f(field)
+WHERE r.connection_id = %(connection_id)s AND r.stream = %(stream)s
+    AND (r.record_key, f.field) > (%(key)s, %(field)s)
+    AND jsonb_typeof(r.data->f.field) IN ('string', 'array')
+    AND (%(since)s::bigint IS NULL OR r.record_key IN (
+        SELECT c.record_key FROM evidence_recordchange c
+        WHERE c.connection_id = %(connection_id)s AND c.stream = %(stream)s AND c.seq > %(since)s
+    ))
+    AND NOT EXISTS (
+        SELECT FROM evidence_passage p
+        WHERE p.connection_id = %(connection_id)s AND p.stream = %(stream)s
+            AND p.record_key = r.record_key AND p.field = f.field
+    )
+ORDER BY r.record_key, f.field LIMIT %(limit)s
+"""
+CURRENT_CHANGE_NUMBERS = """
+SELECT record_key, change_seq FROM evidence_record
+WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
+"""
+
+
+class FieldText(NamedTuple):
+    """The current text of a record's field that has no vectors."""
+
+    record_key: str
+    field: str
+    change_seq: int
+    consent_time: datetime | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingStream:
+    """Semantic fields of a stream to embed, changed after ``since`` (None: all), up to ``head``."""
+
+    target: Target
+    fields: list[str]
+    since: int | None
+    head: int
+
+
+def embed_missing(embedder: Embedder) -> Iterator[int]:
+    """Embed every missing text of every connection; yield the number of fields per batch.
+
+    Requires ``vector_table.prepare_table`` for the same model.
+    """
+    previous = {(row.connection_id, row.stream): row for row in EmbeddedStream.unscoped.all()}
+    rows = Connection.unscoped.select_related("source").order_by("connection_id")
+    for row in rows.exclude(status=Connection.Status.REVOKED):
+        for target in connection_targets(row):
+            stream = _pending_stream(
+                row, target, previous.get((row.connection_id, target.stream.name))
+            )
+            if stream is not None:
+                yield from _embed_stream(stream, embedder)
+
+
+def _pending_stream(
+    row: Connection, target: Target, previous: EmbeddedStream | None
+) -> PendingStream | None:
+    fields = sorted(name for name, field in target.stream.fields.items() if field.semantic)
+    if not fields:
+        return None
+    if previous is None or previous.fields != fields or previous.seq < row.pruned_seq:
+        return PendingStream(target, fields, None, row.change_seq)
+    if previous.seq >= row.change_seq:
+        return None
+    return PendingStream(target, fields, previous.seq, row.change_seq)
+
+
+def _embed_stream(stream: PendingStream, embedder: Embedder) -> Iterator[int]:
+    after = ("", "")
+    while texts := _missing(stream, after):
+        vectors = _vectors(texts, embedder)
+        with transaction.atomic():
+            _store(stream.target, texts, vectors)
+        after = texts[-1].record_key, texts[-1].field
+        yield len(texts)
+    with transaction.atomic():
+        if _lock_unchanged(stream.target):
+            EmbeddedStream.unscoped.update_or_create(
+                connection_id=stream.target.connection_id,
+                stream=stream.target.stream.name,
+                defaults={"model": embedder.model_id, "fields": stream.fields, "seq": stream.head},
+            )
+
+
+def _lock_unchanged(target: Target) -> bool:
+    """Lock the connection; return whether its declaration and languages are still the target's."""
+    locked = lock_connections([target.connection_id]).get(target.connection_id)
+    return locked is not None and (
+        locked.declaration_id,
+        tuple(locked.languages),
+    ) == (target.declaration_id, target.languages)
+
+
+def _missing(stream: PendingStream, after: tuple[str, str]) -> list[FieldText]:
+    values = {
+        "connection_id": stream.target.connection_id,
+        "stream": stream.target.stream.name,
+        "fields": stream.fields,
+        "since": stream.since,
+        "key": after[0],
+        "field": after[1],
+        "limit": BATCH_SIZE,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(MISSING, values)
+        return [
+            FieldText(key, field, seq, at, field_text(orjson.loads(value)))
+            for key, field, seq, at, value in cursor
+        ]
+
+
+Passages = Mapping[tuple[str, str], list[tuple[PassageRange, Vector | None]]]
+
+
+def _vectors(texts: list[FieldText], embedder: Embedder) -> Passages:
+    """Return the passages of each text with vectors; one empty passage if nothing is searchable."""
+    parts = [(text, part) for text in texts for part in split_passages(text.text)]
+    vectors = embedder.embed([text.text[part.start : part.end] for text, part in parts])
+    passages: dict[tuple[str, str], list[tuple[PassageRange, Vector | None]]] = {}
+    for (text, part), vector in zip(parts, vectors, strict=True):
+        if any(vector):
+            passages.setdefault((text.record_key, text.field), []).append((part, vector))
+    for text in texts:
+        passages.setdefault((text.record_key, text.field), [(PassageRange(0, 0), None)])
+    return passages
+
+
+def _store(target: Target, texts: list[FieldText], vectors: Passages) -> None:
+    """Store vectors of unchanged records, inside a transaction that locks the connection."""
+    if not _lock_unchanged(target):
+        return
+    name = target.stream.name
+    with connection.cursor() as cursor:
+        keys = list({text.record_key for text in texts})
+        cursor.execute(CURRENT_CHANGE_NUMBERS, [target.connection_id, name, keys])
+        change_seqs = dict(cursor.fetchall())
+    unchanged = [text for text in texts if change_seqs.get(text.record_key) == text.change_seq]
+    stale: dict[RecordId, set[str]] = {}
+    for text in unchanged:
+        stale.setdefault(RecordId(target.connection_id, name, text.record_key), set()).add(
+            text.field
+        )
+    vector_table.delete_vectors(stale)
+    vector_table.add_vectors(
+        _row(target, text, number, part, vector)
+        for text in unchanged
+        for number, (part, vector) in enumerate(vectors[text.record_key, text.field])
+    )
+
+
+def _row(
+    target: Target, text: FieldText, number: int, part: PassageRange, vector: Vector | None
+) -> bytes:
+    return copy_format.binary_row(
+        copy_format.binary_text(target.connection_id),
+        copy_format.binary_text(target.stream.name),
+        copy_format.binary_text(text.record_key),
+        copy_format.binary_text(text.field),
+        *map(copy_format.binary_integer, (number, part.start, part.end)),
+        copy_format.binary_timestamp(text.consent_time),
+        copy_format.binary_halfvec(vector),
+    )
