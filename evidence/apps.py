@@ -8,7 +8,6 @@ from typing_extensions import override
 class EvidenceConfig(AppConfig):
     name = "evidence"
     verbose_name = "Evidence"
-    default_auto_field = "django.db.models.BigAutoField"
 
     @override
     def ready(self) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TypedDict
 
-from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.sessions.models import Session
 from django.db import transaction
@@ -21,8 +20,7 @@ from evidence.access.grant_lifecycle import delete_access, revoke_grants_of_conn
 from evidence.errors import ConnectionNotFound
 from evidence.models.digests import key_digest
 from evidence.models.erasures import Erasure
-from evidence.models.imports import ImportRun
-from evidence.write import exports
+from evidence.write import app_data
 from evidence.write.connection_erasure import (
     delete_connection,
     delete_owner_data,
@@ -35,7 +33,7 @@ from evidence.write.erasure_orders import (
     add_counts,
     create_erasure,
     delete_collector_state,
-    delete_import_receipts,
+    delete_quotes,
     delete_stream_data,
     erase_next_records,
     erase_past_records,
@@ -79,12 +77,12 @@ def erase_record(
                 counts = erase_records(
                     connection_id, stream, [record_key], tombstones=tombstones, now=now
                 )
-                counts.removed.update(delete_import_receipts(connection_id))
+                counts.removed.update(delete_quotes(connection_id))
                 changed_states = delete_collector_state(connection_id, stream, record_key)
                 counts.removed["collector states"] += changed_states
                 add_counts(row, counts)
                 row.finished_at = now
-    _delete_uploads(connection_id, include_queued=False)
+    _delete_files(connection_id, include_queued=False)
     return _refresh(order)
 
 
@@ -114,12 +112,12 @@ def run_pending_erasures(*, now: datetime) -> Iterator[Erasure]:
 def _erase_stream(erasure: Erasure, now: datetime) -> Iterator[Erasure]:
     connection_id, stream, before = erasure.connection_id, erasure.stream, erasure.before
     options: EraseOptions = {"tombstones": erasure.tombstones, "now": now}
-    _delete_uploads(connection_id, include_queued=False)
+    _delete_files(connection_id, include_queued=False)
     yield from _repeat_step(
         erasure, lambda: erase_next_records(connection_id, stream, before=before, **options), now
     )
     if before is not None:
-        _run_once(erasure, lambda: delete_import_receipts(connection_id, before=before), now)
+        _run_once(erasure, lambda: delete_quotes(connection_id, before=before), now)
         return
     after = ""
 
@@ -136,7 +134,7 @@ def _erase_stream(erasure: Erasure, now: datetime) -> Iterator[Erasure]:
 
 
 def _erase_connection(erasure: Erasure, connection_id: str, now: datetime) -> Iterator[Erasure]:
-    _delete_uploads(connection_id, include_queued=True)
+    _delete_files(connection_id, include_queued=True)
     yield from _repeat_step(erasure, lambda: _as_counts(delete_some_rows(connection_id)), now)
     _run_once(erasure, lambda: _delete_connection(connection_id, now), now)
 
@@ -150,12 +148,13 @@ def _erase_owner(erasure: Erasure, now: datetime) -> Iterator[Erasure]:
     while connection_ids := revoke_connections(erasure.owner_id):
         for connection_id in connection_ids:
             yield from _erase_connection(erasure, connection_id, now)
-    exports.delete_uploads(settings.PDPP_VAR / "imports", run_ids=None)
+    _delete_files(None, include_queued=True)
     _run_once(erasure, lambda: _delete_owner(erasure.owner_id), now)
 
 
 def _delete_owner(owner_id: str) -> Counter[str]:
-    removed = delete_access(owner_id)
+    removed = sum((data.delete_owner(owner_id) for data in app_data.registered()), Counter[str]())
+    removed += delete_access(owner_id)
     user_id = owner_account_id(owner_id)
     removed += delete_owner_data(owner_id)
     if user_id is not None:
@@ -187,13 +186,9 @@ def _as_counts(counts: Counter[str]) -> ErasureCounts | None:
     return ErasureCounts(counts) if counts else None
 
 
-def _delete_uploads(connection_id: str, *, include_queued: bool) -> None:
-    """Delete the uploaded exports of a connection; queued ones too if ``every``."""
-    runs = ImportRun.unscoped.filter(connection_id=connection_id)
-    ids = list(runs.values_list("run_id", flat=True))
-    exports.delete_uploads(
-        settings.PDPP_VAR / "imports", run_ids=ids, include_queued=include_queued
-    )
+def _delete_files(connection_id: str | None, *, include_queued: bool) -> None:
+    for data in app_data.registered():
+        data.delete_files(connection_id, include_queued=include_queued)
 
 
 def _refresh(erasure: Erasure) -> Erasure:

@@ -15,7 +15,6 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
-from evidence.access import sign_in_throttle
 from evidence.access.owner_notices import delete_old_refused_calls
 from evidence.access.permission_requests import delete_old_requests
 from evidence.erasure import apply_retention, run_pending_erasures
@@ -31,12 +30,13 @@ from evidence.ledger.readings import recount_shown_records
 from evidence.models.accounts import get_or_create_owner
 from evidence.read.bookmarks import delete_unused_bookmarks
 from evidence.search.embedding import configured_embedder
-from evidence.write.notifications import delete_old_notifications
+from evidence.write import app_data
 from evidence.write.reindex import outdated_connections, reindex
 from evidence.write.retention import ORPHAN_AGE, prune_changes, prune_orphans
 from evidence.write.vector_backfill import embed_missing
 from evidence.write.vector_table import prepare_table
 from operations import job_wakeups, leader_lock, metrics
+from operations.notifications.store import delete_old_notifications
 from operations.postgres import server
 from operations.postgres.installation import EmbeddedPostgresError
 from operations.session_store import SessionStore
@@ -100,7 +100,7 @@ def upkeep() -> Iterator[object]:
     kept_since = now - timedelta(days=settings.PDPP_CHANGES_DAYS)
     yield prune_changes(kept_since=kept_since)
     yield delete_unused_bookmarks(unused_since=kept_since)
-    yield sign_in_throttle.delete_expired(now=now)
+    yield app_data.delete_expired(now).total()
     yield SessionStore.clear_expired()
     yield delete_old_refused_calls(now) + delete_old_requests(now)
     yield prune_orphans(unused_since=now - ORPHAN_AGE)

@@ -8,7 +8,8 @@ from django.db import Error, connection
 
 from evidence import advisory_locks
 from evidence.events import event_scheduler
-from evidence.write import erasure_orders, exports
+from evidence.write import erasure_orders
+from importers.runs import uploads
 from operations import leader_lock
 
 NO_LEADER = "No server is running background jobs. Start one without PDPP_BACKGROUND=false."
@@ -37,7 +38,7 @@ def background_warning(now: datetime) -> str | None:
 
 def _waiting_since() -> Iterator[datetime]:
     """Return since when the next event, an erasure and an upload have been waiting."""
-    last_upload = exports.last_activity(settings.PDPP_VAR / "imports" / "uploads")
+    last_upload = uploads.last_activity(settings.PDPP_VAR / "imports" / "uploads")
     times = [
         event_scheduler.next_due_at(),
         erasure_orders.last_progress_at(),

@@ -15,11 +15,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from evidence.access import crypto
-from evidence.models.connections import Connection, SourceAccount
-from evidence.write import source_accounts
+from evidence.models.connections import Connection
 from evidence.write.sealed_values import SealedError
 from importers.core.source import Container, InstalledSource, SourceError
-from importers.sources import accounts, outcome, status
+from importers.models import SourceAccount
+from importers.sources import account_store, accounts, outcome, status
 from importers.sources.accounts import AccountDetails
 from importers.sources.registry import find_source
 from owner.form_fields import set_choices
@@ -113,7 +113,7 @@ def open_draft(sealed: str) -> tuple[AccountDetails, list[Container]] | None:
 @owner_required
 def account_choices(request: HttpRequest, connection_id: str) -> HttpResponse:
     """Change what an account reads."""
-    account = source_accounts.find_account(connection_id, owner_id=owner().pk)
+    account = account_store.find_account(connection_id, owner_id=owner().pk)
     source = find_source(account.source_name) if account is not None else None
     if account is None or source is None:
         raise Http404

@@ -19,10 +19,9 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from evidence.api.authentication import public_url
 from evidence.errors import InvalidRequest
-from evidence.write import source_accounts
 from evidence.write.sealed_values import SealedError
 from importers.core.source import FieldKind, InstalledSource, SourceError
-from importers.sources import accounts, oauth, status
+from importers.sources import account_store, accounts, oauth, status
 from importers.sources.accounts import AccountDetails
 from importers.sources.registry import find_source
 from owner.account_choices import open_draft, seal_draft
@@ -101,14 +100,14 @@ def sign_in_form(request: HttpRequest, name: str, provider: str) -> HttpResponse
 @owner_required
 def sign_in_again(request: HttpRequest, connection_id: str) -> HttpResponse:
     """Renew the sign-in of an account, with another client secret if the owner enters one."""
-    account = source_accounts.find_account(connection_id, owner_id=owner().pk)
+    account = account_store.find_account(connection_id, owner_id=owner().pk)
     source = find_source(account.source_name) if account is not None else None
     if account is None or source is None or oauth.SETTING not in account.settings:
         raise Http404
     secret = request.POST.get("client_secret", "").strip()[: accounts.MAX_CHARS]
     if not secret:
         with suppress(SealedError):
-            secret = source_accounts.open_credential(account).get("client_secret", "")
+            secret = account_store.open_credential(account).get("client_secret", "")
     details = AccountDetails(source, account.settings, {"client_secret": secret})
     return _continue_page(request, details, connection_id=connection_id)
 
@@ -164,10 +163,10 @@ def signed_in(request: HttpRequest) -> HttpResponse:
         return _start(details, begun)
     if not begun["connection_id"]:
         return choose(request, details.source, (details, found))
-    account = source_accounts.find_account(begun["connection_id"], owner_id=owner().pk)
+    account = account_store.find_account(begun["connection_id"], owner_id=owner().pk)
     if account is None:
         raise Http404
-    source_accounts.set_credential(account.connection_id, credential, now=timezone.now())
+    account_store.set_credential(account.connection_id, credential, now=timezone.now())
     messages.success(request, "Signed in. The account is read within a few seconds.")
     return redirect("account", account.connection_id)
 

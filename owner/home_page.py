@@ -20,14 +20,13 @@ from evidence.access.permission_requests import link_token, open_requests, reque
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Package
-from evidence.write import backup_plans
-from evidence.write.notifications import list_channels
-from evidence.write.source_accounts import list_accounts
 from importers.runs.store import stopped_runs
 from importers.sources import status as account_status
-from operations.backup import schedule
+from importers.sources.account_store import list_accounts
+from operations.backup import plans, schedule
 from operations.backup import schedule as backup_status
 from operations.demo_data import CLIENT_NAME, remove_demo
+from operations.notifications.store import list_channels
 from owner.overview import RECENT, overview, recent_readings
 from owner.permissions import owner_required
 from owner.site import owner
@@ -98,7 +97,7 @@ def _refusals(owner_id: str, now: datetime) -> list[Attention]:
 
 
 def _imports(owner_id: str, now: datetime) -> list[Attention]:
-    page = reverse("admin:evidence_importrun_changelist")
+    page = reverse("admin:importers_importrun_changelist")
     return [
         Attention(f"The import of {run.label} stopped before its end.", "Continue it", page)
         for run in stopped_runs(owner_id, since=now - FAILED_IMPORTS)
@@ -115,7 +114,7 @@ def _live_accounts(owner_id: str, now: datetime) -> Iterator[Attention]:
 
 def _backups(owner_id: str, now: datetime) -> list[Attention]:
     """Return problems of backups; demo data alone needs none."""
-    plan, copies = backup_plans.get_plan(owner_id), backup_plans.list_copies(owner_id)
+    plan, copies = plans.get_plan(owner_id), plans.list_copies(owner_id)
     if not copies and not Connection.unscoped.filter(owner_id=owner_id, demo=False).exists():
         return []
     lines = backup_status.notices(plan, copies, now=now)
@@ -158,7 +157,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "overview": overview(gate),
         "readings": recent_readings(gate, now=now),
         "attention": attention(owner().pk, now=now),
-        "backups": schedule.latest(backup_plans.list_copies(owner().pk)),
+        "backups": schedule.latest(plans.list_copies(owner().pk)),
         "has_app": has_app(owner().pk),
         "days": RECENT.days,
     }

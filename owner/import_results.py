@@ -6,9 +6,9 @@ from decimal import Decimal
 
 from django.db.models import Count
 
-from evidence.models.imports import ImportReceipt, ImportRun
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import ReceiptCode
+from importers.models import ImportReceipt, ImportRun
 from importers.runs.import_totals import ImportTotals, format_sum
 from owner.records.record_urls import stream_url
 from owner.text import escape_invisible

@@ -16,15 +16,14 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.errors import InvalidRequest
-from evidence.models.imports import ImportRun
-from evidence.write import exports
-from evidence.write.exports import Upload, answer, dismiss, find_waiting, list_waiting, locate
 from importers.core.importer import FileSample, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
-from importers.runs import report_lines
+from importers.models import ImportRun
+from importers.runs import report_lines, uploads
 from importers.runs.preview import ExportPreview, preview_export
 from importers.runs.store import find_run, latest_runs
+from importers.runs.uploads import Upload, answer, dismiss, find_waiting, list_waiting, locate
 from operations import job_wakeups
 from owner.import_forms import COLUMN_LABELS, SendForm, WishForm
 from owner.import_results import (
@@ -147,18 +146,18 @@ def send(request: HttpRequest) -> HttpResponse:
         received = [_receive(file) for file in form.cleaned_data["file"]]
         if len(received) == 1:
             return redirect(_address(received[0]))
-        return redirect("admin:evidence_importrun_changelist")
+        return redirect("admin:importers_importrun_changelist")
     runs = [run_lines(run) for run in latest_runs(owner().pk, limit=LATEST)]
     sent = [
         {"name": escape_invisible(each.state.name), "url": _address(each)}
-        for each in exports.list_received(_root())
+        for each in uploads.list_received(_root())
     ]
     context = {"form": form, "runs": runs, "sent": sent, "waiting": _waiting_rows()}
     return _page(request, "send", title="Import an export", context=context)
 
 
 def _receive(file: "UploadedFile[Any]") -> Upload:
-    upload = exports.create_upload(_root(), name=file.name or "", size=file.size or 0)
+    upload = uploads.create_upload(_root(), name=file.name or "", size=file.size or 0)
     upload.write_chunk(file, offset=0)
     upload.save(phase="received")
     return upload
@@ -172,7 +171,7 @@ def _waiting_rows() -> list[dict[str, Any]]:
             "question": escape_invisible(each.question),
             "asked": format_time(each.asked_at),
             "is_due": each.is_due,
-            "url": reverse("admin:evidence_import_waiting", args=[each.waiting_id]),
+            "url": reverse("admin:importers_import_waiting", args=[each.waiting_id]),
         }
         for each in list_waiting(owner().pk)
     ]
@@ -181,12 +180,12 @@ def _waiting_rows() -> list[dict[str, Any]]:
 def add_slice(request: HttpRequest) -> HttpResponse:
     """The next bytes of a file; scripts send large ones so. Answers where the rest goes."""
     if request.method != "POST":
-        return redirect(reverse("admin:evidence_importrun_changelist"))
+        return redirect(reverse("admin:importers_importrun_changelist"))
     said = request.GET
     try:
         size, offset = int(said.get("size", "")), int(said.get("offset", ""))
-        known = exports.find_upload(_root(), said.get("upload", ""))
-        upload = known or exports.create_upload(_root(), name=said.get("name", ""), size=size)
+        known = uploads.find_upload(_root(), said.get("upload", ""))
+        upload = known or uploads.create_upload(_root(), name=said.get("name", ""), size=size)
         received = upload.write_chunk(request, offset=offset)  # type: ignore[arg-type] # it can be read
     except (ValueError, InvalidRequest) as error:
         return JsonResponse({"error": str(error)}, status=400)
@@ -223,12 +222,12 @@ def answer_question(request: HttpRequest, object_id: str) -> HttpResponse:
     if "dismiss" in request.POST:
         dismiss(waiting)
         messages.success(request, "Dismissed. What the question is about is not imported.")
-        return redirect("admin:evidence_importrun_changelist")
+        return redirect("admin:importers_importrun_changelist")
 
     def start(values: dict[str, str]) -> str:
         answer(waiting, values)
         messages.success(request, "Answered. The import starts shortly.")
-        return reverse("admin:evidence_importrun_changelist")
+        return reverse("admin:importers_importrun_changelist")
 
     return _preview(request, locate(waiting), start, question=escape_invisible(waiting.question))
 
@@ -282,7 +281,7 @@ def _watch(request: HttpRequest, upload: Upload) -> HttpResponse:
         "upload": state,
         "runs": _runs(upload),
         "is_going_on": state.phase == "wanted",
-        "progress_url": reverse("admin:evidence_import_progress", args=[upload.upload_id]),
+        "progress_url": reverse("admin:importers_import_progress", args=[upload.upload_id]),
         "seconds": REFRESH_SECONDS,
     }
     return _page(request, "progress", title=state.name, context=context)
@@ -316,14 +315,14 @@ def _runs(upload: Upload) -> list[RunLines]:
 
 
 def _upload(object_id: str) -> Upload:
-    upload = exports.find_upload(_root(), object_id)
+    upload = uploads.find_upload(_root(), object_id)
     if upload is None:
         raise Http404
     return upload
 
 
 def _address(upload: Upload) -> str:
-    return reverse("admin:evidence_import_upload", args=[upload.upload_id])
+    return reverse("admin:importers_import_upload", args=[upload.upload_id])
 
 
 def _root() -> Any:

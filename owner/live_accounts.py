@@ -12,10 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from evidence.errors import InvalidRequest
-from evidence.models.connections import SourceAccount
-from evidence.write import source_accounts
 from evidence.write.connections import set_paused
-from evidence.write.sync_batch import answer_deletions
 from importers.core.source import (
     Container,
     FieldKind,
@@ -24,9 +21,11 @@ from importers.core.source import (
     SourceError,
     SourceField,
 )
-from importers.sources import accounts, oauth, outcome, status
+from importers.models import SourceAccount
+from importers.sources import account_store, accounts, oauth, outcome, status
 from importers.sources.accounts import AccountDetails
 from importers.sources.registry import find_source, installed_sources
+from importers.sources.sync_batch import answer_deletions
 from owner.account_choices import ChoiceForm, open_draft, seal_draft
 from owner.form_fields import set_choices
 from owner.permissions import owner_required
@@ -38,7 +37,7 @@ from owner.text import escape_invisible
 @owner_required
 def account_list(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
-    cards = [_card(each, now) for each in source_accounts.list_accounts(owner().pk)]
+    cards = [_card(each, now) for each in account_store.list_accounts(owner().pk)]
     context = {"here": "accounts", "accounts": cards, "sources": installed_sources()}
     return render(request, "owner/live_accounts/list.html", context)
 
@@ -172,7 +171,7 @@ def _choose_companion(request: HttpRequest, details: AccountDetails) -> HttpResp
 @owner_required
 def account_page(request: HttpRequest, connection_id: str) -> HttpResponse:
     """Show an account, and do what its buttons say."""
-    account = source_accounts.find_account(connection_id, owner_id=owner().pk)
+    account = account_store.find_account(connection_id, owner_id=owner().pk)
     if account is None:
         raise Http404
     if request.method == "POST":
@@ -227,7 +226,7 @@ Action = Callable[[SourceAccount, Mapping[str, str], datetime], str]
 
 
 def _sync_now(account: SourceAccount, _values: Mapping[str, str], now: datetime) -> str:
-    source_accounts.sync_now(account.connection_id, now=now)
+    account_store.sync_now(account.connection_id, now=now)
     return "The account is read within a few seconds."
 
 
@@ -238,7 +237,7 @@ def _pause(account: SourceAccount, _values: Mapping[str, str], now: datetime) ->
 
 def _resume(account: SourceAccount, _values: Mapping[str, str], now: datetime) -> str:
     set_paused(account.connection_id, is_paused=False, now=now)
-    source_accounts.sync_now(account.connection_id, now=now)
+    account_store.sync_now(account.connection_id, now=now)
     return "Resumed."
 
 
@@ -253,7 +252,7 @@ def _allow_host(account: SourceAccount, values: Mapping[str, str], now: datetime
 
 
 def _forget(account: SourceAccount, _values: Mapping[str, str], now: datetime) -> str:
-    source_accounts.set_credential(account.connection_id, None, now=now)
+    account_store.set_credential(account.connection_id, None, now=now)
     return "Access to the account is removed here. End it at your provider too. The records stay."
 
 

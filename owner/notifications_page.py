@@ -16,10 +16,10 @@ from typing_extensions import override
 
 from evidence.errors import InvalidRequest
 from evidence.events.webhook_client import validate_callback_url
-from evidence.models.notifications import NotificationChannel, NotificationKind
-from evidence.write import notifications as store
 from evidence.write.sealed_values import SealedError
+from operations.notifications import store
 from operations.notifications.delivery import send_test
+from operations.notifications.models import NotificationChannel, NotificationKind
 from operations.notifications.transports import PLAIN, STARTTLS, TLS
 from owner.permissions import owner_required
 from owner.site import owner

@@ -27,7 +27,7 @@ from fido2.webauthn import (
 )
 
 from evidence.access.crypto import digest_for
-from evidence.models.accounts import Passkey
+from owner.models import Passkey
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -24,7 +24,7 @@ from django_otp.plugins.otp_totp.models import TOTPDevice, default_key
 
 from evidence.access import crypto
 from evidence.access.crypto import digests_for
-from evidence.models.accounts import Passkey
+from owner.models import Passkey
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -73,7 +73,12 @@ ROOT_URLCONF = "pdpp_site.urls"
 INSTALLED_APPS = [
     "pdpp_site",
     "owner",
+    "owner.oauth",
+    "owner.records",
     "operations",
+    "operations.backup",
+    "operations.notifications",
+    "importers",
     "evidence",
     "mcp_adapter",
     "oauth2_provider",
@@ -124,6 +129,8 @@ TEMPLATES = [
     }
 ]
 
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
 # --- database ----------------------------------------------------------------------------------
 DATABASES = {
     "default": environment.database_settings(DATABASE_URL or server.url(PDPP_VAR / "postgres"))
@@ -153,7 +160,7 @@ AUTHENTICATION_BACKENDS = [
 ]  # fmt: skip
 LOGIN_URL = "login"
 OTP_TOTP_ISSUER = "PDPP"
-OTP_TOTP_THROTTLE_FACTOR = OTP_STATIC_THROTTLE_FACTOR = 0  # see evidence.access.sign_in_throttle
+OTP_TOTP_THROTTLE_FACTOR = OTP_STATIC_THROTTLE_FACTOR = 0  # see owner.accounts.sign_in_throttle
 USE_I18N = False
 TIME_ZONE = "UTC"
 STATIC_URL = "/static/"
@@ -170,8 +177,9 @@ SESSION_COOKIE_AGE = 7 * 24 * 3600
 SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
 CSRF_FAILURE_VIEW = "pdpp_site.views.csrf_failure"
-# HSTS for subdomains and preload concern the owner's whole domain, so they are not set.
-SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+# Our access tokens do not refer to refresh tokens (W011). HSTS for subdomains and preload concern
+# the owner's whole domain, so they are not set (W005, W021).
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021", "oauth2_provider.W011"]
 # Limit of the owner's largest form (pdpp_site.request_bodies). Uploads are streamed.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 # The grant form has a checkbox for each field of each stream of each source.
@@ -185,10 +193,10 @@ REST_FRAMEWORK: dict[str, object] = {
 }
 
 # --- OAuth (owner.oauth): django-oauth-toolkit over our own tables -----------------------------
-OAUTH2_PROVIDER_APPLICATION_MODEL = "evidence.Registration"
-OAUTH2_PROVIDER_GRANT_MODEL = "evidence.AuthorizationCode"
-OAUTH2_PROVIDER_DEVICE_GRANT_MODEL = "evidence.PendingRequest"
-OAUTH2_PROVIDER_REFRESH_TOKEN_MODEL = "evidence.RefreshToken"  # noqa: S105 the name of a model
+OAUTH2_PROVIDER_APPLICATION_MODEL = "oauth.Registration"
+OAUTH2_PROVIDER_GRANT_MODEL = "oauth.AuthorizationCode"
+OAUTH2_PROVIDER_DEVICE_GRANT_MODEL = "oauth.PendingRequest"
+OAUTH2_PROVIDER_REFRESH_TOKEN_MODEL = "oauth.RefreshToken"  # noqa: S105 the name of a model
 OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = OAUTH2_PROVIDER_ID_TOKEN_MODEL = "evidence.AccessToken"  # noqa: S105
 MIGRATION_MODULES = {"oauth2_provider": None}  # its models are replaced by ours
 OAUTH2_PROVIDER = oauth_library.OAUTH2_PROVIDER

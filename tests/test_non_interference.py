@@ -31,10 +31,10 @@ from evidence.access.grants import GrantRequest
 from evidence.api import urls
 from evidence.api.base_views import GrantedView
 from evidence.models.accounts import Owner
-from evidence.models.people import PersonCount, PersonMerge
 from evidence.write.blobs import put_blob
 from mcp_adapter.surfaces import TOOLS
 from owner.records import people_index
+from owner.records.models import PersonCount, PersonMerge
 from tests.mcp_adapter import real
 from tests.world import BANK, CHAT, MAIL, NOW, PERSONAL, WORK, World
 

@@ -77,8 +77,8 @@ def _arrange() -> tuple[Any, Mapping[str, str]]:
     from django.utils import timezone
 
     from evidence.models.grants import Grant
-    from evidence.models.people import PersonCount
     from owner.records import people_index
+    from owner.records.models import PersonCount
 
     sum(people_index.derive_people())
     user = User.objects.filter(is_superuser=True).first()

@@ -42,14 +42,6 @@ from evidence.models.accounts import Client
 from evidence.models.connections import Connection
 from evidence.models.events import Bookmark
 from evidence.models.grants import AccessToken, Grant, Package
-from evidence.models.oauth import (
-    AuthorizationCode,
-    FamilyMember,
-    PendingRequest,
-    RefreshFamily,
-    RefreshToken,
-    Registration,
-)
 from evidence.models.quotas import Quota
 from evidence.models.sources import load_declarations
 
@@ -218,17 +210,10 @@ def revoke_grants_of_connection(connection_id: str, *, now: datetime) -> int:
 
 @transaction.atomic
 def delete_access(owner_id: str) -> Counter[str]:
-    """Delete every grant, token, sign-in and client of an owner. Returns the number of each."""
+    """Delete every grant, token and client of an owner. Returns the number of each."""
     of_owner = {"owner_id": owner_id}
-    members = FamilyMember.unscoped.filter(token__owner_id=owner_id)
-    families = RefreshFamily.unscoped.filter(package__owner_id=owner_id)
     removed = Counter(
         {
-            "sign-ins": _delete(AuthorizationCode.unscoped.filter(package__owner_id=owner_id))
-            + _delete(PendingRequest.unscoped.all())
-            + _delete(members)
-            + _delete(RefreshToken.unscoped.filter(family__in=families))
-            + _delete(families),
             "tokens": _delete(AccessToken.unscoped.filter(**of_owner)),
             "grants": _delete_grants(owner_id),
             "bookmarks": _delete(Bookmark.unscoped.filter(**of_owner)),
@@ -236,7 +221,6 @@ def delete_access(owner_id: str) -> Counter[str]:
     )
     _delete(Package.unscoped.filter(**of_owner))
     removed["clients"] = _delete(Client.unscoped.filter(**of_owner))
-    removed["clients"] += _delete(Registration.unscoped.all())
     return +removed
 
 

@@ -5,16 +5,11 @@ contracts can restrict each module.
 """
 
 from evidence.models import accounts as accounts
-from evidence.models import backups as backups
 from evidence.models import connections as connections
 from evidence.models import erasures as erasures
 from evidence.models import events as events
 from evidence.models import grants as grants
-from evidence.models import imports as imports
 from evidence.models import ledger as ledger
-from evidence.models import notifications as notifications
-from evidence.models import oauth as oauth
-from evidence.models import people as people
 from evidence.models import quotas as quotas
 from evidence.models import records as records
 from evidence.models import sources as sources

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from evidence.models.records import RecordChange
-from evidence.write import copy_format, mentions, rows, vector_table
+from evidence.write import app_data, copy_format, rows, vector_table
 from evidence.write.derivation import (
     Derived,
     StoredRecord,
@@ -127,9 +127,11 @@ class ChangeSet:
                 if ref in self.existing_ids
             }
         )
-        mentions.delete_mentions(
+        deleted = [
             ref for ref, row in self.record_rows.items() if row is None and ref in self.existing_ids
-        )
+        ]
+        for data in app_data.registered():
+            data.delete_records(deleted)
         vector_table.update_times(
             {ref: at for ref, at in self.new_times.items() if ref in self.existing_ids}
         )

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 
 from django.db import connection, transaction
 
-from evidence.models.accounts import Owner, SetupLink
+from evidence.models.accounts import Owner
 from evidence.models.connections import Connection, EmbeddedStream
 from evidence.models.sources import Source, SourceDeclaration
-from evidence.write import vector_table
+from evidence.write import app_data, vector_table
 from evidence.write.locks import lock_for_erasure
-from evidence.write.mentions import delete_unused_merges
 
 # In foreign key order. Every table has a connection_id, the only partition key in use, so a ctid is
 # unique among the rows of one connection.
@@ -23,23 +22,22 @@ TABLES: Mapping[str, str] = {
     "evidence_blob": "files",
     "evidence_passage": "vectors",
     "evidence_searchtext": "search texts",
-    "evidence_mention": "mentions of people",
-    "evidence_personcount": "people by stream",
-    "evidence_peopleprogress": "progress of people",
     "evidence_recordchange": "history entries",
     "evidence_record": "records",
     "evidence_suppression": "entries of the list of erased records",
     "evidence_pseudonym": "names in the ledger",
-    "evidence_importreceipt": "import receipts",
-    "evidence_importchoice": "import choices",
-    "evidence_importrun": "imports",
-    "evidence_synceditem": "notes of sources",
-    "evidence_sourceaccount": "accounts of sources",
     "evidence_retention": "retention periods",
     "evidence_streamstate": "stream counters",
     "evidence_watchedstream": "followed streams",
     "evidence_event": "events",
 }
+
+
+def connection_tables() -> dict[str, str]:
+    """Return the tables of connections, of evidence and of other apps, and the kinds of their rows."""
+    return {**app_data.connection_tables(), **TABLES}
+
+
 DELETE_BATCH_SIZE = 5_000
 CHUNK_BATCH_SIZE = 200
 """Chunks have 256 KiB each."""
@@ -64,7 +62,7 @@ def delete_some_rows(connection_id: str) -> Counter[str]:
 
     Empty when only the connection itself is left. Raises ``ConnectionNotFound``.
     """
-    for table, kind in TABLES.items():
+    for table, kind in connection_tables().items():
         with transaction.atomic():
             _revoke(connection_id)
             if table == "evidence_passage":
@@ -90,9 +88,9 @@ def delete_connection(connection_id: str) -> Counter[str]:
     with transaction.atomic(), connection.cursor() as cursor:
         _revoke(connection_id)
         vector_table.delete_stream_vectors(connection_id)
-        for table, kind in TABLES.items():
+        for table, kind in connection_tables().items():
             if table != "evidence_passage":
-                cursor.execute(f"DELETE FROM {table} WHERE connection_id = %s", [connection_id])  # noqa: S608 - one of TABLES
+                cursor.execute(f"DELETE FROM {table} WHERE connection_id = %s", [connection_id])  # noqa: S608 - a name of ours
                 removed[kind] += cursor.rowcount
         cursor.execute(DELETE_ADMIN_LOG, [connection_id])
         cursor.execute(
@@ -101,7 +99,8 @@ def delete_connection(connection_id: str) -> Counter[str]:
         )
         cursor.execute(DELETE_COLLECTOR_STATES, cursor.fetchone())
         removed["collector states"] += cursor.rowcount
-        delete_unused_merges()
+        for data in app_data.registered():
+            data.connection_deleted()
     removed["connections"] += 1
     return +removed
 
@@ -132,7 +131,6 @@ def delete_owner_data(owner_id: str) -> Counter[str]:
             "sources": sources.delete()[0],
         }
     )
-    SetupLink.unscoped.filter(owner_id=owner_id).delete()
     Owner.unscoped.filter(pk=owner_id).update(user=None, display_name="Owner")
     return +removed
 

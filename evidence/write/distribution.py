@@ -15,7 +15,7 @@ DISTRIBUTED_TABLES = (
     "evidence_record",
     "evidence_recordchange",
     "evidence_searchtext",
-    "evidence_mention",
+    "people_mention",
     "evidence_blob",
     "evidence_blobchunk",
     "evidence_suppression",

@@ -14,9 +14,8 @@ from django.db.models import Max
 
 from evidence.models.connections import CollectorState, Connection, EmbeddedStream, StreamState
 from evidence.models.erasures import Erasure
-from evidence.models.imports import ImportReceipt
-from evidence.write import rows, vector_table
-from evidence.write.connection_erasure import TABLES
+from evidence.write import app_data, rows, vector_table
+from evidence.write.connection_erasure import connection_tables
 from evidence.write.record_erasure import BATCH_SIZE, ErasureCounts, erase_records
 
 ErasureScope = Erasure.Of
@@ -146,20 +145,15 @@ def delete_stream_data(connection_id: str, stream: str) -> Counter[str]:
     """Delete a stream's data other than records. Returns the number of rows by kind."""
     EmbeddedStream.unscoped.filter(connection_id=connection_id, stream=stream).delete()
     StreamState.unscoped.filter(connection_id=connection_id, stream=stream).delete()
-    removed = delete_import_receipts(connection_id)
+    removed = delete_quotes(connection_id)
     removed["collector states"] += delete_collector_state(connection_id, stream)
     return +removed
 
 
-def delete_import_receipts(connection_id: str, *, before: datetime | None = None) -> Counter[str]:
-    """Delete the import receipts of a connection, or those of imports before a time.
-
-    Receipts may quote unreadable input without naming its record, so none can be kept.
-    """
-    receipts = ImportReceipt.unscoped.filter(connection_id=connection_id)
-    if before is not None:
-        receipts = receipts.filter(run__updated_at__lt=before)
-    return Counter({"import receipts": receipts.delete()[0]})
+def delete_quotes(connection_id: str, *, before: datetime | None = None) -> Counter[str]:
+    """Delete what may quote records of a connection, such as import receipts, or only older rows."""
+    quotes = (data.delete_quotes(connection_id, before=before) for data in app_data.registered())
+    return sum(quotes, Counter[str]())
 
 
 def delete_collector_state(connection_id: str, stream: str, record_key: str | None = None) -> int:
@@ -193,7 +187,7 @@ def _all_text(state: object) -> str:
 
 STREAM_TABLES = (
     "evidence_record", "evidence_blob", "evidence_passage", "evidence_searchtext",
-    "evidence_mention", "evidence_recordchange", "evidence_pseudonym",
+    "evidence_recordchange", "evidence_pseudonym",
 )  # fmt: skip
 
 
@@ -207,9 +201,13 @@ def count_holdings(
     if record_key is not None:
         condition, parameters = condition + " AND record_key = %s", [*parameters, record_key]
     counts: Counter[str] = Counter()
+    of_records = {
+        *STREAM_TABLES,
+        *(t for data in app_data.registered() for t in data.record_tables),
+    }
     with connection.cursor() as cursor:
-        for table, kind in TABLES.items():
-            if stream is not None and table not in STREAM_TABLES:
+        for table, kind in connection_tables().items():
+            if stream is not None and table not in of_records:
                 continue
             if table == "evidence_passage" and not vector_table.exists():
                 continue

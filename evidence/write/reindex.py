@@ -16,10 +16,9 @@ from django.db.models import F, Q, QuerySet, Sum
 
 from evidence.models.connections import Connection, StreamState
 from evidence.search.analysis import VERSION
-from evidence.write import rows, vector_table
+from evidence.write import app_data, rows, vector_table
 from evidence.write.derivation import StoredRecord, derive, record_row
 from evidence.write.locks import lock_connections
-from evidence.write.mentions import rebuild_people
 from evidence.write.rows import RecordId
 from evidence.write.targets import Target, connection_targets
 
@@ -211,10 +210,11 @@ def count_records(connection_ids: Collection[str]) -> int:
 
 
 def mark_outdated(connection_ids: Collection[str]) -> None:
-    """Mark the search text and the people of these connections as outdated."""
+    """Mark the search text of these connections as outdated, and what other apps derive."""
     connections = Connection.unscoped.filter(connection_id__in=connection_ids)
     connections.update(indexed_analyser=0, reindexing=None)
-    rebuild_people(connection_ids)
+    for data in app_data.registered():
+        data.rebuild(connection_ids)
 
 
 def reindex(connection_ids: Collection[str]) -> Iterator[int]:

@@ -14,16 +14,12 @@ from typing import Any
 from django.db import connection
 
 from evidence.models.digests import key_digest, value_digest
+from evidence.write import app_data
 from evidence.write.rows import RecordId
 
 SUPPRESS = """
 INSERT INTO evidence_suppression (connection_id, stream, key_digest, erased_at)
 SELECT %s, %s, k.digest, %s FROM unnest(%s::bytea[]) AS k(digest) ON CONFLICT DO NOTHING
-"""
-FORGET_KEYS = """
--- Clear the keys in the notes of live sources. The notes stay: the items are not read again.
-UPDATE evidence_synceditem SET record_key = ''
-WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
 """
 SELECT_SUPPRESSED = """
 SELECT key_digest FROM evidence_suppression WHERE connection_id = ANY(%s) AND key_digest = ANY(%s)
@@ -33,8 +29,9 @@ SELECT key_digest FROM evidence_suppression WHERE connection_id = ANY(%s) AND ke
 def suppress_keys(refs: Sequence[RecordId], now: datetime) -> None:
     """Make imports skip records of one stream of one connection."""
     connection_id, stream, _ = refs[0]
+    for data in app_data.registered():
+        data.forget_keys(connection_id, stream, [ref.record_key for ref in refs])
     with connection.cursor() as cursor:
-        cursor.execute(FORGET_KEYS, [connection_id, stream, [ref.record_key for ref in refs]])
         cursor.execute(SUPPRESS, [connection_id, stream, now, [_digest(ref) for ref in refs]])
 
 

@@ -14,15 +14,14 @@ from django.utils import timezone
 
 from evidence.errors import ApiException, IngestStorageError
 from evidence.models.accounts import get_or_create_owner
-from evidence.models.imports import ImportRun
-from evidence.write import exports
-from evidence.write.exports import Upload
 from importers.core.importer import ChoiceNeeded, ImportRequest, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
-from importers.runs import store
+from importers.models import ImportRun
+from importers.runs import store, uploads
 from importers.runs.preview import ExportPreview, preview_export, unknown_tables
 from importers.runs.runner import BusyError, ImportStopped, import_part
+from importers.runs.uploads import Upload
 
 QUIET_SECONDS = 30
 """A file with a more recent write may still be incomplete."""
@@ -124,8 +123,8 @@ class ImportWorker:
     def job(self) -> Iterator[object]:
         """Import everything that is due, yielding after each export."""
         root = self._workspace / "uploads"
-        exports.remove_old(root, now=time.time())
-        for upload in exports.list_queued(root):
+        uploads.remove_old(root, now=time.time())
+        for upload in uploads.list_queued(root):
             with upload.claim() as is_claimed:
                 if is_claimed:
                     self._import_upload(upload, timezone.now())
@@ -138,7 +137,7 @@ class ImportWorker:
         self._closed.set()
 
     def _must_look(self) -> bool:
-        return time.monotonic() >= self._next_check or exports.has_answered()
+        return time.monotonic() >= self._next_check or uploads.has_answered()
 
     def _import_upload(self, upload: Upload, now: datetime) -> None:
         try:
@@ -163,7 +162,7 @@ class ImportWorker:
 
     def _import_watched(self, watched: WatchedFolder, now: datetime) -> Iterator[object]:
         owner_id = get_or_create_owner(now).owner_id
-        for path in exports.find_answered(watched.folder, owner_id=owner_id):
+        for path in uploads.find_answered(watched.folder, owner_id=owner_id):
             watched.forget(path)
         for path in watched.changed_paths():
             try:
@@ -171,25 +170,25 @@ class ImportWorker:
             except ImportStopped:
                 return
             except ChoiceNeeded as needed:
-                if exports.ask(path, needed.question, flag=needed.flag, owner_id=owner_id, now=now):
+                if uploads.ask(path, needed.question, flag=needed.flag, owner_id=owner_id, now=now):
                     logger.warning("a watched export waits for an answer of its owner")
                     watched.wait(path)
             except UnreadableError as error:
                 logger.warning("a watched export cannot be read: %s", error.issue.code)
-                exports.settle(path, owner_id=owner_id)
+                uploads.settle(path, owner_id=owner_id)
             except (DatabaseError, ApiException, OSError) as error:
                 logger.warning("a watched export will be retried: %s", type(error).__name__)
                 watched.forget(path)
             except Exception as error:  # noqa: BLE001 - it would fail again until it changes
                 logger.warning("a watched export was skipped: %s", type(error).__name__)
-                exports.settle(path, owner_id=owner_id)
+                uploads.settle(path, owner_id=owner_id)
             yield path
 
     def _import_export(self, path: Path, owner_id: str, now: datetime) -> None:
         """Import what is new in a watched export. Raises ``ChoiceNeeded`` if a part was left out."""
-        request = parse_import_request(exports.find_answer(path, owner_id=owner_id))
+        request = parse_import_request(uploads.find_answer(path, owner_id=owner_id))
         # An answer may concern a file of a part that a run has finished.
-        is_answered = exports.is_answered(path, owner_id=owner_id)
+        is_answered = uploads.is_answered(path, owner_id=owner_id)
         look = preview_export if is_answered else preview_new_parts
         preview = look(path, request=request, owner_id=owner_id, now=now)
         self._import_parts(preview, now)
@@ -198,7 +197,7 @@ class ImportWorker:
                 raise part.missing_option
         if question := unknown_tables(preview):
             raise question
-        exports.settle(path, owner_id=owner_id)
+        uploads.settle(path, owner_id=owner_id)
 
     def _import_parts(
         self, preview: ExportPreview, now: datetime, *, on_run: OnRun | None = None

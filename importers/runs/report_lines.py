@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from evidence.models.imports import ImportReceipt, ImportRun
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import Issue, ReceiptCode
+from importers.models import ImportReceipt, ImportRun
 from importers.runs.import_totals import total_lines
 from importers.runs.preview import ExportPart, ExportPreview
 from importers.runs.store import list_receipts

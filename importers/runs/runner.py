@@ -11,13 +11,13 @@ from django.utils import timezone
 
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import InvalidRequest
-from evidence.models.imports import ImportRun
 from evidence.write.ingest import IngestResult, ingest_lines
 from evidence.write.receipts import Receipt
 from evidence.write.receipts import ReceiptCode as RejectionCode
 from importers.core import sandbox
 from importers.core.key_set import KeyLog, KeySet
 from importers.core.results import Issue, ReceiptCode
+from importers.models import ImportRun
 from importers.runs import store
 from importers.runs.import_totals import ImportTotals, StoredLines, declares_files
 from importers.runs.preview import ExportPart, refresh_part

@@ -3,25 +3,30 @@
 import base64
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Max, Q, QuerySet
+from typing_extensions import override
 
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
-from evidence.models.imports import ImportChoice, ImportReceipt, ImportRun
 from evidence.write import stored_keys
+from evidence.write.app_data import AppData
 from evidence.write.connections import create_connection
 from evidence.write.declaration_store import declare
 from importers.core.importer import ChoiceNeeded, InstalledImporter, Options
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import Issue
 from importers.core.text import replace_unstorable
+from importers.models import ImportChoice, ImportReceipt, ImportRun, SyncedItem
+from importers.runs import uploads
 
 MAX_RECEIPTS = 10_000
 DATE_ORDER = "date_order"
@@ -265,4 +270,39 @@ def save_answers(connection_id: str, answers: Mapping[str, Any]) -> None:
     for name, value in answers.items():
         ImportChoice.unscoped.update_or_create(
             connection_id=connection_id, name=name, defaults={"value": value}
+        )
+
+
+class ImportData(AppData):
+    """Runs, receipts, choices, uploads, and the accounts and items of live sources."""
+
+    connection_tables: ClassVar = {
+        "importers_importreceipt": "import receipts",
+        "importers_importchoice": "import choices",
+        "importers_importrun": "imports",
+        "importers_synceditem": "notes of sources",
+        "importers_sourceaccount": "accounts of sources",
+    }
+
+    @override
+    def forget_keys(self, connection_id: str, stream: str, keys: Collection[str]) -> None:
+        # The notes stay, so that the items are not read again.
+        items = SyncedItem.unscoped.filter(connection_id=connection_id, stream=stream)
+        items.filter(record_key__in=list(keys)).update(record_key="")
+
+    @override
+    def delete_quotes(self, connection_id: str, *, before: datetime | None) -> Counter[str]:
+        # Receipts may quote unreadable input without naming its record, so none can be kept.
+        receipts = ImportReceipt.unscoped.filter(connection_id=connection_id)
+        if before is not None:
+            receipts = receipts.filter(run__updated_at__lt=before)
+        return Counter({"import receipts": receipts.delete()[0]})
+
+    @override
+    def delete_files(self, connection_id: str | None, *, include_queued: bool) -> None:
+        runs = ImportRun.unscoped.filter(connection_id=connection_id)
+        uploads.delete_uploads(
+            settings.PDPP_VAR / "imports",
+            run_ids=None if connection_id is None else list(runs.values_list("pk", flat=True)),
+            include_queued=include_queued,
         )

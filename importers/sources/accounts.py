@@ -11,14 +11,14 @@ from django.db import transaction
 
 from evidence import limits
 from evidence.errors import InvalidRequest
-from evidence.models.connections import Connection, SourceAccount
-from evidence.write import source_accounts
+from evidence.models.connections import Connection
 from evidence.write.connections import create_connection, get_connection, list_connections
 from evidence.write.declaration_store import declare
 from importers.core.source import Container, FieldKind, InstalledSource, SourceField
 from importers.core.source_http import parse_url
 from importers.core.source_process import AccountAccess, open_source
-from importers.sources import oauth, outcome
+from importers.models import SourceAccount
+from importers.sources import account_store, oauth, outcome
 from importers.sources.providers import find_provider, find_server
 from importers.sources.registry import find_source
 
@@ -167,7 +167,7 @@ def list_containers(details: AccountDetails, *, now: datetime) -> list[Container
 
 def candidates(source: InstalledSource, *, owner_id: str) -> Sequence[Connection]:
     """Return the connections that an account can keep up to date: those without one."""
-    taken = {account.connection_id for account in source_accounts.list_accounts(owner_id)}
+    taken = {account.connection_id for account in account_store.list_accounts(owner_id)}
     rows = list_connections(owner_id, connector_id=source.connector_key)
     return [
         row
@@ -207,7 +207,7 @@ def connect_account(
             message="This connection belongs to another source, or has an account already.",
             param="connection",
         )
-    return source_accounts.create_account(
+    return account_store.create_account(
         connection_id,
         source_name=source.name,
         settings={**details.settings, **choices},
@@ -262,7 +262,7 @@ def change_account(
     titles = {each.name: each.title for each in found}
     kept = {*containers, *(titles.get(name, name) for name in containers)}
     removed = {*account.settings["containers"]} - kept
-    source_accounts.change_settings(
+    account_store.change_settings(
         account,
         settings={**account.settings, **choices},
         is_mirror=is_mirror,
@@ -293,7 +293,7 @@ def companion_details(details: AccountDetails) -> AccountDetails | None:
 def confirm_host(account: SourceAccount, host: str, *, now: datetime) -> None:
     """Let a host to which the account's server led get the credential too. Raises ``InvalidRequest``."""
     confirmed = [*account.settings.get("hosts", ()), list(_parse_confirmed(host))]
-    source_accounts.change_settings(
+    account_store.change_settings(
         account,
         settings={**account.settings, "hosts": confirmed},
         is_mirror=account.is_mirror,
@@ -330,7 +330,7 @@ def replace_password(
     if any(details.settings.get(name) != account.settings.get(name) for name in ("host", "port")):
         message = "This is the address of another server. Connect it as an account of its own."
         raise InvalidRequest(message=message)
-    source_accounts.set_credential(account.connection_id, details.credential, now=now)
+    account_store.set_credential(account.connection_id, details.credential, now=now)
 
 
 def _as_text(settings: Mapping[str, Any]) -> dict[str, str]:

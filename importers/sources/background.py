@@ -12,8 +12,10 @@ from datetime import timedelta
 from django.db import close_old_connections
 from django.utils import timezone
 
-from evidence.models.connections import SourceAccount
-from evidence.write.source_accounts import (
+from importers.core.source import SourceError
+from importers.core.watch_process import WatchProcess, WatchSession
+from importers.models import SourceAccount
+from importers.sources.account_store import (
     WatchedAccount,
     due_accounts,
     get_account,
@@ -21,8 +23,6 @@ from evidence.write.source_accounts import (
     sync_now,
     watched_accounts,
 )
-from importers.core.source import SourceError
-from importers.core.watch_process import WatchProcess, WatchSession
 from importers.sources.registry import installed_sources
 from importers.sources.runner import open_account, sync
 

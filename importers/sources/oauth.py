@@ -16,11 +16,11 @@ from django.utils import timezone
 from oauthlib.oauth2 import OAuth2Error, WebApplicationClient
 
 from evidence.advisory_locks import exclusive
-from evidence.models.connections import SourceAccount
-from evidence.write import source_accounts
 from importers.core.source import ProblemCode, SourceError
 from importers.core.source_http import HttpClient, HttpResponse, TooLargeError
 from importers.core.source_process import ServerNetwork
+from importers.models import SourceAccount
+from importers.sources import account_store
 
 SETTING = "oauth"
 """The setting with the addresses, the client and the scope of an account that signs in this way."""
@@ -107,22 +107,22 @@ def current_credential(account: SourceAccount) -> dict[str, str]:
 
     Raises ``SourceError``, and ``SealedError``.
     """
-    credential = source_accounts.open_credential(account)
+    credential = account_store.open_credential(account)
     if SETTING not in account.settings or _is_fresh(credential):
         return credential
     with exclusive(f"sign in {account.connection_id}"):  # a refresh token may be good only once
         account.refresh_from_db(fields=["credential"])
-        credential = source_accounts.open_credential(account)
+        credential = account_store.open_credential(account)
         if not _is_fresh(credential):
             credential = _refresh(account.settings, credential)
-            source_accounts.update_credential(account, credential)
+            account_store.update_credential(account, credential)
     return credential
 
 
 def discard_access_token(account: SourceAccount) -> None:
     """Have the access token renewed before the next run: the account's server refused it."""
-    credential = {**source_accounts.open_credential(account), "expires_at": ""}
-    source_accounts.update_credential(account, credential)
+    credential = {**account_store.open_credential(account), "expires_at": ""}
+    account_store.update_credential(account, credential)
 
 
 def sandbox_credential(

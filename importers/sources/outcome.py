@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from django.utils import timezone
 
-from evidence.models.connections import SourceAccount
-from evidence.write import source_accounts
 from evidence.write.ingest import IngestResult
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import ReceiptCode
 from importers.core.source import ProblemCode, SourceError
+from importers.models import SourceAccount
+from importers.sources import account_store
 from importers.sources.registry import find_source
 
 
@@ -226,7 +226,7 @@ def finish_run(
     due_at = now + delay * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
     if is_reached(account, now=now):
         due_at = max(due_at, next_day(now))
-    source_accounts.finish_run(
+    account_store.finish_run(
         account,
         due_at=due_at,
         last_run=asdict(report),

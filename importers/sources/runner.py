@@ -10,13 +10,22 @@ from django.utils import timezone
 
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import ApiException
-from evidence.models.connections import SourceAccount
-from evidence.write import source_accounts, stored_keys, synced_batches
+from evidence.write import stored_keys
 from evidence.write.receipts import Receipt
 from evidence.write.receipts import ReceiptCode as RejectionCode
 from evidence.write.reindex import IndexMaintenance
 from evidence.write.sealed_values import SealedError
-from evidence.write.sync_batch import (
+from importers.core.receipt_texts import without_repeated
+from importers.core.results import ReceiptCode
+from importers.core.source import InstalledSource, ProblemCode, SourceError
+from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
+from importers.models import SourceAccount
+from importers.runs.import_totals import declares_files
+from importers.runs.record_feed import AttachmentSpool, store_files
+from importers.sources import account_store, oauth, outcome, synced_batches
+from importers.sources.outcome import RunReport, finish_run, next_day
+from importers.sources.registry import find_source
+from importers.sources.sync_batch import (
     ItemChange,
     OutdatedRecords,
     SeenItem,
@@ -24,16 +33,7 @@ from evidence.write.sync_batch import (
     SyncedRecord,
     SyncRules,
 )
-from evidence.write.synced_batches import SyncStopped
-from importers.core.receipt_texts import without_repeated
-from importers.core.results import ReceiptCode
-from importers.core.source import InstalledSource, ProblemCode, SourceError
-from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
-from importers.runs.import_totals import declares_files
-from importers.runs.record_feed import AttachmentSpool, store_files
-from importers.sources import oauth, outcome
-from importers.sources.outcome import RunReport, finish_run, next_day
-from importers.sources.registry import find_source
+from importers.sources.synced_batches import SyncStopped
 
 RUN_SECONDS = 240.0
 """A run ends at the next state after this time, and is due again at once: other accounts wait."""
@@ -82,12 +82,12 @@ def sync(
     owner's pages and not raised.
     """
     with try_exclusive(lock_name(connection_id)) as is_free:
-        account = source_accounts.find_account(connection_id, owner_id=owner_id)
+        account = account_store.find_account(connection_id, owner_id=owner_id)
         if not is_free or account is None:
             return None
         now = timezone.now()
         if outcome.is_reached(account, now=now):
-            source_accounts.postpone(account, next_day(now))
+            account_store.postpone(account, next_day(now))
             return RunReport(now.isoformat())
         run = _AccountRun(account, is_stopped, on_progress)
         try:

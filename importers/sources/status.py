@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from evidence.advisory_locks import is_locked
-from evidence.models.connections import Connection, SourceAccount
-from evidence.write.synced_batches import count_items
+from evidence.models.connections import Connection
 from importers.core.source import ProblemCode, SourceError
+from importers.models import SourceAccount
 from importers.sources import oauth, outcome
 from importers.sources.outcome import PROBLEM_TEXTS
 from importers.sources.runner import lock_name
+from importers.sources.synced_batches import count_items
 
 STALE_AFTER = timedelta(hours=24)
 

@@ -28,10 +28,10 @@ from evidence.models.accounts import OWNER_ID
 from evidence.read import records as reading
 from evidence.read.search import search
 from evidence.search.results import SearchRequest
-from evidence.write.table_copy import Table, backup_tables, dump_rows, server_version, snapshot
 from operations.backup.archive import EncryptedWriter, FrameKind, FrameWriter
 from operations.backup.errors import BackupExistsError
 from operations.backup.keys import FileHeader, Recipient, Secret
+from operations.backup.table_copy import Table, backup_tables, dump_rows, server_version, snapshot
 
 MAX_STREAMS = 40
 MAX_RECORDS = 10

@@ -10,8 +10,7 @@ from django.db import DatabaseError
 from evidence.access.grant_lifecycle import suspend_all
 from evidence.ledger.verification import verify
 from evidence.models.accounts import OWNER_ID
-from evidence.write import backup_plans, table_copy
-from evidence.write.table_copy import Table
+from operations.backup import plans, table_copy
 from operations.backup.archive import EncryptedReader, Frame, FrameKind, read_frames
 from operations.backup.dump import ReportTable, key_fingerprints, ledger_heads, sample_answers
 from operations.backup.errors import (
@@ -24,9 +23,10 @@ from operations.backup.errors import (
     SecretKeyDiffersError,
 )
 from operations.backup.keys import Secret
+from operations.backup.table_copy import Table
 
 Migration = tuple[str, str]
-PLAN_TABLE = "evidence_backupplan"
+PLAN_TABLE = "backup_backupplan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class BackupReader:
             table_copy.reset_sequences()
             paused, ended = suspend_all(now=now)
             if PLAN_TABLE in counts:  # backups of earlier releases have no plan
-                backup_plans.pause_all()
+                plans.pause_all()
         return RestoreSummary(counts, paused, ended, closing)
 
     def _load_tables(self, on_table: ReportTable) -> Iterator[tuple[str, int]]:

@@ -16,11 +16,9 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
-from evidence.models.backups import BackupCopy, BackupPlan
-from evidence.write import backup_plans
 from evidence.write.sealed_values import SealedError
 from operations import schema_version
-from operations.backup import store
+from operations.backup import plans, store
 from operations.backup.drill import drill
 from operations.backup.dump import BackupSummary, back_up
 from operations.backup.errors import (
@@ -34,6 +32,7 @@ from operations.backup.errors import (
     StoppedError,
 )
 from operations.backup.keys import RECOVERY, Recipient, Secret
+from operations.backup.models import BackupCopy, BackupPlan
 from operations.backup.restore import describe_database_error
 
 logger = logging.getLogger(__name__)
@@ -71,10 +70,10 @@ Steps = Generator[object, None, None]
 
 def backups() -> Iterator[object]:
     """Make the backup that is due, then run the drills. The function's name is a label in metrics."""
-    plan = backup_plans.due_plan(now=timezone.now())
+    plan = plans.due_plan(now=timezone.now())
     if plan is not None:
         yield from _run(plan, now=timezone.now())
-    for copy in backup_plans.requested_drills():
+    for copy in plans.requested_drills():
         yield from _drill(copy, now=timezone.now())
 
 
@@ -94,15 +93,13 @@ def _run(plan: BackupPlan, *, now: datetime) -> Steps:
         problems.append(_unexpected(error))
     due_at = None
     if plan.hour is not None and not plan.is_paused:
-        due_at = (
-            now + RETRY if problems else backup_plans.next_due(plan.owner_id, plan.hour, after=now)
-        )
+        due_at = now + RETRY if problems else plans.next_due(plan.owner_id, plan.hour, after=now)
     problem = None
     if problems:
         first = problems[0]
         texts = list(dict.fromkeys(each.text for each in problems))
         problem = {"code": type(first).__name__, "texts": texts, "at": now.isoformat()}
-    backup_plans.finish_run(plan, due_at=due_at, problem=problem)
+    plans.finish_run(plan, due_at=due_at, problem=problem)
 
 
 def _back_up(plan: BackupPlan, problems: list[BackupError], *, now: datetime) -> Steps:
@@ -169,15 +166,15 @@ def _finish_copy(
         "fingerprint": summary.header.fingerprint,
         "sealed": summary.header.sealed,
     }
-    backup_plans.add_copy(plan.owner_id, values)
+    plans.add_copy(plan.owner_id, values)
     if plan.is_paused:
         return
-    for copy in expired(backup_plans.list_copies(plan.owner_id, place=place), plan):
+    for copy in expired(plans.list_copies(plan.owner_id, place=place), plan):
         if place == plan.folder:
             Path(place, copy.name).unlink(missing_ok=True)
         else:
             store.open_store(plan).delete(copy.name)
-        backup_plans.delete_copy(copy)
+        plans.delete_copy(copy)
 
 
 @contextmanager
@@ -200,19 +197,19 @@ def _drill(copy: BackupCopy, *, now: datetime) -> Steps:
         problem = folder_error(error, copy.place).text
     except Exception as error:  # noqa: BLE001 - or it would start again at once
         problem = _unexpected(error).text
-    backup_plans.finish_drill(copy, problem=problem, now=timezone.now())
+    plans.finish_drill(copy, problem=problem, now=timezone.now())
 
 
 def _drill_problem(copy: BackupCopy, *, now: datetime) -> Generator[object, None, str]:
     try:
-        secret = Secret(RECOVERY, backup_plans.open_drill_secret(copy))
+        secret = Secret(RECOVERY, plans.open_drill_secret(copy))
     except SealedError:
         return "The drill was interrupted. Run it again."
     with contextlib.ExitStack() as stack:
         path = Path(copy.place, copy.name)
         if not is_folder(copy):
             path = stack.enter_context(temporary_folder()) / copy.name
-            bucket = store.open_store(backup_plans.get_plan(copy.owner_id))
+            bucket = store.open_store(plans.get_plan(copy.owner_id))
             if bucket.address != copy.place:
                 raise BackupMissingError(f"{copy.place} is another store.")
             yield from bucket.get(copy.name, path)

@@ -12,12 +12,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from evidence.models.backups import BackupPlan
-from evidence.write import backup_plans
 from evidence.write.sealed_values import SealedError
 from importers.core.source import ProblemCode, SourceError
 from importers.core.source_http import HttpClient, TooLargeError
 from importers.core.source_process import ServerNetwork
+from operations.backup import plans
 from operations.backup.errors import (
     BackupError,
     BackupMissingError,
@@ -30,6 +29,7 @@ from operations.backup.errors import (
     StoreSealedError,
     StoreUnreachableError,
 )
+from operations.backup.models import BackupPlan
 
 PART_BYTES = 16 * 1024 * 1024
 MAX_PARTS = 9_000
@@ -169,7 +169,7 @@ def address(settings: Mapping[str, Any]) -> str:
 def open_store(plan: BackupPlan) -> Store:
     """Return the store of a plan. Raises BackupError."""
     try:
-        return Store(plan.store or {}, backup_plans.open_store_secret(plan))
+        return Store(plan.store or {}, plans.open_store_secret(plan))
     except SealedError:
         raise StoreSealedError from None
 

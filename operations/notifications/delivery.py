@@ -29,16 +29,15 @@ from evidence.access.owner_notices import (
 from evidence.access.permission_requests import open_requests
 from evidence.ledger.disclosures import ReadTotals, read_totals
 from evidence.models.accounts import get_or_create_owner
-from evidence.models.notifications import Notification, NotificationChannel
-from evidence.models.notifications import NotificationKind as Kind
-from evidence.write import backup_plans
-from evidence.write import notifications as store
-from evidence.write.notifications import is_announced
 from evidence.write.sealed_values import SealedError
-from evidence.write.source_accounts import list_accounts
 from importers.runs.store import stopped_runs
 from importers.sources import status
-from operations.notifications import notify
+from importers.sources.account_store import list_accounts
+from operations.backup import plans
+from operations.notifications import store
+from operations.notifications.models import Notification, NotificationChannel
+from operations.notifications.models import NotificationKind as Kind
+from operations.notifications.store import is_announced
 from operations.notifications.transports import ChannelError, Message, send
 
 MAX_AGE = timedelta(days=2)
@@ -81,7 +80,7 @@ def current_notices(owner_id: str, *, now: datetime) -> Iterator[Notice]:
     for run in stopped_runs(owner_id, since=now - MAX_AGE):
         text = "An import stopped before its end."
         yield Notice(Kind.FAILED_IMPORT, run.run_id, text, "/admin/evidence/importrun/")
-    if (problem := backup_plans.get_plan(owner_id).problem) is not None:
+    if (problem := plans.get_plan(owner_id).problem) is not None:
         # Once a day for each kind of failure, although the backup is tried every hour.
         key = f"{problem['code']} {problem['at'][:10]}"
         text = "A backup failed. The page Backups says why."
@@ -194,7 +193,7 @@ def notifications() -> Iterator[None]:
         return
     digest = monthly_digest(owner_id, since=channels[0].created_at, now=now)
     for notice in chain(current_notices(owner_id, now=now), digest):
-        notify(notice.kind, key=notice.key, text=notice.text, path=notice.path, now=now)
+        store.notify(notice.kind, key=notice.key, text=notice.text, path=notice.path, now=now)
     yield
     for channel_id in store.claim_channels(owner_id, now=now, until=now + RESERVATION):
         channel = store.find_channel(channel_id, owner_id=owner_id)

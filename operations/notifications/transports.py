@@ -19,8 +19,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from evidence.events import webhook_client
-from evidence.models.notifications import NotificationChannel
 from evidence.ssrf_guard import BlockedAddressError, private_addresses, public_addresses
+from operations.notifications.models import NotificationChannel
 
 Transport = NotificationChannel.Transport
 SMTP_SECONDS = 10.0

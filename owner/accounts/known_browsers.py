@@ -11,7 +11,7 @@ from django.core import signing
 from django.http import HttpRequest, HttpResponseBase
 
 from evidence.access.crypto import digests_for
-from evidence.access.sign_in_throttle import ThrottleKey, address_key
+from owner.accounts.sign_in_throttle import ThrottleKey, address_key
 
 LIFETIME_SECONDS = 365 * 24 * 3600
 SALT = "pdpp/known browser"

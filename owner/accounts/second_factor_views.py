@@ -25,9 +25,8 @@ from django_otp.plugins.otp_static.models import StaticDevice
 from django_otp.plugins.otp_totp.models import TOTPDevice
 from typing_extensions import override
 
-from evidence.access import sign_in_throttle
 from owner import passkeys, second_factor
-from owner.accounts import known_browsers, step_up
+from owner.accounts import known_browsers, sign_in_throttle, step_up
 from owner.permissions import is_owner, is_owner_account, with_security_headers
 from owner.site import page
 

@@ -5,6 +5,7 @@ or when another is created, so at most one is valid at a time.
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,12 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 from typing_extensions import override
 
-from evidence.access import sign_in_throttle
 from evidence.access.crypto import digest_for, digests_for
-from evidence.models.accounts import SetupLink, get_or_create_owner
+from evidence.models.accounts import get_or_create_owner
+from evidence.write.app_data import AppData
 from owner import second_factor
-from owner.accounts import step_up
+from owner.accounts import sign_in_throttle, step_up
+from owner.models import SetupLink
 from owner.permissions import PAGE_HEADERS
 from owner.preferences import PreferencesForm, browser_language
 
@@ -195,3 +197,16 @@ def _page(
     for header, value in PAGE_HEADERS.items():
         response[header] = value
     return response
+
+
+class AccountData(AppData):
+    """Setup links and failed sign-ins."""
+
+    @override
+    def delete_owner(self, owner_id: str) -> Counter[str]:
+        SetupLink.unscoped.filter(owner_id=owner_id).delete()
+        return Counter()
+
+    @override
+    def delete_expired(self, now: datetime) -> Counter[str]:
+        return Counter({"counts of failed sign-ins": sign_in_throttle.delete_expired(now=now)})

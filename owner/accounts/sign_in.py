@@ -30,9 +30,8 @@ from django.views.decorators.http import require_POST
 from django.views.generic import FormView
 from typing_extensions import override
 
-from evidence.access import sign_in_throttle
 from owner import passkeys, second_factor
-from owner.accounts import known_browsers, step_up
+from owner.accounts import known_browsers, sign_in_throttle, step_up
 from owner.accounts.proxy_backend import is_proxy_session
 from owner.accounts.second_factor_views import (
     CodeForm,
@@ -43,7 +42,12 @@ from owner.accounts.second_factor_views import (
     second_factor_url,
     with_retry_after,
 )
-from owner.permissions import is_owner, is_owner_account, owner_required, with_security_headers
+from owner.permissions import (
+    is_owner,
+    is_owner_account,
+    owner_required,
+    with_security_headers,
+)
 from owner.text import one_line
 
 

@@ -16,16 +16,15 @@ from django.views.decorators.http import require_POST
 
 from evidence import limits
 from evidence.access import grant_states
-from evidence.access.oauth import requests, tokens
 from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
-from owner.oauth import authorization_request, clients
+from owner.oauth import authorization_request, clients, requests, tokens
 from owner.oauth.device_flow import device_response
 from owner.oauth.responses import error_response, json_response, rate_limited_response
 from owner.oauth.uris import SCOPE, single_resource
 
 if TYPE_CHECKING:
-    from evidence.models.oauth import PendingRequest, Registration
+    from owner.oauth.models import PendingRequest, Registration
 
 TOKEN_LIFETIME = timedelta(days=365)
 DEVICE_METADATA = {"token_endpoint_auth_method": "none"}

@@ -13,10 +13,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from evidence import limits
-from evidence.access.oauth import codes, requests
 from evidence.api.authentication import requested_url
 from owner.grants.wizard import Approved, Denied, handle_decision, show_review
-from owner.oauth import authorization_request, clients
+from owner.oauth import authorization_request, clients, codes, requests
 from owner.oauth.authorization_request import (
     AuthorizationError,
     AuthorizationRequest,

@@ -20,11 +20,10 @@ from django.views.decorators.http import require_POST
 from oauthlib.oauth2.rfc6749.errors import FatalClientError, OAuth2Error
 
 from evidence import limits
-from evidence.access.oauth import requests
 from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
 from owner.grants.access_request import AccessRequest, Resource
-from owner.oauth import authorization_details
+from owner.oauth import authorization_details, requests
 from owner.oauth.clients import InvalidClientError, authenticate_client, requesting_client
 from owner.oauth.responses import (
     client_error_response,
@@ -37,7 +36,7 @@ from owner.oauth.server import known_parameters, oauth_backend
 from owner.oauth.uris import display_host, single_resource
 
 if TYPE_CHECKING:
-    from evidence.models.oauth import PendingRequest, Registration
+    from owner.oauth.models import PendingRequest, Registration
 
 
 S256_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")

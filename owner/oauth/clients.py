@@ -16,14 +16,14 @@ from oauth2_provider.settings import oauth2_settings
 
 import evidence.ssrf_guard  # noqa: F401 - judges the addresses that the library connects to
 from evidence import limits
-from evidence.access.oauth import requests
-from evidence.access.oauth.requests import ClientMetadata
 from owner.grants.access_request import RegisteredBy, RequestingClient
+from owner.oauth import requests
+from owner.oauth.requests import ClientMetadata
 from owner.oauth.server import DEVICE_GRANT, oauth_backend
 from owner.oauth.uris import is_registrable
 
 if TYPE_CHECKING:
-    from evidence.models.oauth import Registration
+    from owner.oauth.models import Registration
 
 
 UNNAMED = "Unnamed app"

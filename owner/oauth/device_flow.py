@@ -12,12 +12,11 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST
 
 from evidence import limits
-from evidence.access.oauth import requests
 from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
 from owner.grants.access_request import AccessRequest
 from owner.grants.wizard import Approved, Denied, handle_decision, show_review
-from owner.oauth import authorization_details
+from owner.oauth import authorization_details, requests
 from owner.oauth.authorization_request import client_claims
 from owner.oauth.clients import InvalidClientError, authenticate_client, requesting_client
 from owner.oauth.responses import (
@@ -33,7 +32,7 @@ from owner.oauth.uris import single_resource, stored_resource
 from owner.permissions import with_security_headers
 
 if TYPE_CHECKING:
-    from evidence.models.oauth import PendingRequest
+    from owner.oauth.models import PendingRequest
 
 USER_CODE = "user_code"
 

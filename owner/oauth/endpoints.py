@@ -17,11 +17,9 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evidence import limits
 from evidence.access.grant_states import DATA_ACCESS
-from evidence.access.oauth import requests
-from evidence.access.oauth.tokens import introspection_response
 from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
-from owner.oauth import clients
+from owner.oauth import clients, requests
 from owner.oauth.clients import AUTH_METHODS
 from owner.oauth.responses import (
     CLIENT_CHALLENGE,
@@ -30,6 +28,7 @@ from owner.oauth.responses import (
     rate_limited_response,
 )
 from owner.oauth.server import DEVICE_GRANT, GRANT_TYPES, oauth_backend
+from owner.oauth.tokens import introspection_response
 from owner.oauth.uris import OFFLINE_SCOPE, SCOPE
 
 INTROSPECTION_USER = "resource-server"

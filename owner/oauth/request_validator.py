@@ -15,7 +15,7 @@ from oauthlib.oauth2.rfc8628.grant_types import DeviceCodeGrant
 from typing_extensions import override
 
 from evidence import limits
-from evidence.access.oauth import codes, requests, tokens
+from owner.oauth import codes, requests, tokens
 from owner.oauth.uris import OFFLINE_SCOPE, SCOPE, is_unambiguous, single_resource
 
 

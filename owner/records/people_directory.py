@@ -12,7 +12,7 @@ from evidence.access.gate import Gate
 from evidence.access.grant_text import stream_label
 from evidence.access.records import VisibleRecords
 from evidence.ledger.entries import DisclosedItem
-from evidence.models.people import Mention, PersonCount, PersonMerge
+from owner.records.models import Mention, PersonCount, PersonMerge
 from owner.records.person_identities import describe_identity, normalize_phone, with_country
 from owner.records.person_links import person_url
 from owner.records.record_roles import Layout, StreamRoles

@@ -19,12 +19,13 @@ from evidence.declarations.roles import normalize_identity
 from evidence.models.accounts import Owner
 from evidence.models.connections import Connection
 from evidence.models.digests import person_digest
-from evidence.models.people import Mention, PeopleProgress, PersonMerge
-from evidence.write import mentions
+from evidence.write import record_fields
 from evidence.write.locks import lock_connections
-from evidence.write.mentions import FoundMention
 from evidence.write.targets import connection_targets
 from operations import background_jobs
+from owner.records import mentions
+from owner.records.mentions import FoundMention
+from owner.records.models import Mention, PeopleProgress, PersonMerge
 from owner.records.periods import is_plausible
 from owner.records.person_identities import owner_identities, people_of
 from owner.records.record_roles import StreamRoles
@@ -211,7 +212,7 @@ def _derive_all(streams: Mapping[str, PeopleStream], progress: PeopleProgress, l
             continue
         after = progress.after_key if name == progress.after_stream else ""
         connection_id = progress.connection_id
-        records = mentions.next_fields(
+        records = record_fields.next_fields(
             connection_id, name, fields=stream.fields, after=after, limit=limit
         )
         if records:
@@ -230,10 +231,10 @@ def _derive_changes(
 ) -> int:
     """Derive the records of the next changes."""
     connection_id = progress.connection_id
-    changed, last = mentions.changed_keys(connection_id, since=progress.seq, limit=limit)
+    changed, last = record_fields.changed_keys(connection_id, since=progress.seq, limit=limit)
     for name, keys in changed.items():
         if (stream := streams.get(name)) is not None:
-            records = mentions.fields_of(connection_id, name, fields=stream.fields, keys=keys)
+            records = record_fields.fields_of(connection_id, name, fields=stream.fields, keys=keys)
             mentions.replace_mentions(connection_id, name, keys, stream.mentions(records))
     progress.seq = progress.connection.change_seq if last is None else last
     progress.save()

@@ -16,9 +16,9 @@ from evidence.access.crypto import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
 from evidence.errors import ApiException
-from evidence.models.people import PersonCount, PersonMerge
 from owner.permissions import owner_required
 from owner.records import people_index
+from owner.records.models import PersonCount, PersonMerge
 from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.people_directory import PAGE_SIZE, SORTS, Directory, Person
 from owner.records.person_history import Position, cards, events, history

@@ -12,7 +12,7 @@ from evidence.access.record_counts import within
 from evidence.access.record_parts import fetch_one_related
 from evidence.access.records import RecordKey
 from evidence.access.scope import TimeRange
-from evidence.models.people import Mention
+from owner.records.models import Mention
 from owner.records.people_directory import Directory, Person, Place
 from owner.records.person_identities import author_of, with_country
 from owner.records.person_links import country_for

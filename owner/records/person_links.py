@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from evidence.models.people import PersonCount
+from owner.records.models import PersonCount
 from owner.records.person_identities import (
     PersonName,
     describe_identity,

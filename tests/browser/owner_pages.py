@@ -13,12 +13,13 @@ from evidence.access.quotas import set_quotas
 from evidence.access.tokens import create_token
 from evidence.models.connections import Connection
 from evidence.models.grants import AccessToken
-from evidence.models.imports import ImportReceipt, ImportRun, WaitingExport
-from evidence.models.people import PersonCount
-from evidence.write import backup_plans, exports
 from evidence.write.erasure_orders import ErasureScope, create_erasure
+from importers.models import ImportReceipt, ImportRun, WaitingExport
+from importers.runs import uploads
+from operations.backup import plans
 from operations.notifications.delivery import send_test
 from owner.records import people_index
+from owner.records.models import PersonCount
 from tests.operations.notification_receivers import add_channel
 from tests.owner.pages.test_backups import KEY, MADE, add_copy
 from tests.world import BANK, CHAT, MAIL, PERSONAL, World, mail
@@ -151,7 +152,7 @@ def arrange(world: World, var: Path) -> dict[str, str]:
     send_test(add_channel("ntfy", url=f"https://127.0.0.1/{LONG}"), now=now)
     asked = world.get("/v1/streams/threads/records", token).error["ask_url"].rpartition("/")[2]
     backup = add_copy(world, name=LONG, place=f"/{LONG}", drill_problem=LONG, drilled_at=MADE).pk
-    backup_plans.save_key(world.owner_id, KEY.public_key, now=now)
+    plans.save_key(world.owner_id, KEY.public_key, now=now)
     erasure = create_erasure(ErasureScope.STREAM, owner_id=world.owner_id, by="alice", now=now,
         connection_id="cin_work", stream="messages")  # fmt: skip
     values = {
@@ -185,7 +186,7 @@ def _put_person(world: World) -> str:
 def _arrange_imports(world: World, var: Path) -> dict[str, str]:
     """Store an upload, an export that waits for an answer, and a run that stopped."""
     now = timezone.now()
-    upload = exports.create_upload(
+    upload = uploads.create_upload(
         var / "imports" / "uploads", name="W" * 120 + ".txt", size=len(CHAT_EXPORT)
     )
     upload.path.write_bytes(CHAT_EXPORT)

@@ -8,7 +8,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.virtual_authenticator import VirtualAuthenticatorOptions
 
-from evidence.models.accounts import Passkey
+from owner.models import Passkey
 from tests.browser.chromium import fill, press, wait_for
 from tests.browser.conftest import PASSWORD
 from tests.world import World

@@ -10,7 +10,6 @@ import orjson
 from django.core.management import call_command
 
 from evidence.models.connections import Connection
-from evidence.models.imports import ImportReceipt, ImportRun
 from evidence.models.records import Blob, BlobChunk, Record
 from evidence.write.ingest import ingest_lines
 from evidence.write.ndjson import NdjsonLine
@@ -18,6 +17,7 @@ from evidence.write.record_erasure import delete_record
 from importers.core import sandbox
 from importers.core.importer import ChoiceNeeded, Options
 from importers.core.key_set import KeySet
+from importers.models import ImportReceipt, ImportRun
 from importers.registry import installed_importers
 from importers.runs.record_feed import AttachmentSpool, RecordFeed
 from tests.world import NOW

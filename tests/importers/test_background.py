@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evidence.models.imports import ImportRun
+from importers.models import ImportRun
 from importers.runs.background import ImportWorker
 from tests.importers.imports import TORTURE, latest, records, run
 

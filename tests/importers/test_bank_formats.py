@@ -12,7 +12,6 @@ import pytest
 from django.utils import timezone
 
 from evidence.models.accounts import get_or_create_owner
-from evidence.models.imports import ImportReceipt
 from evidence.write.connections import create_connection
 from evidence.write.declaration_store import declare
 from evidence.write.ingest import ingest_lines
@@ -20,6 +19,7 @@ from evidence.write.ndjson import NdjsonLine
 from evidence.write.record_erasure import delete_record
 from importers.bank import records as bank_records
 from importers.core.results import ContentKeys, ParsedRecord
+from importers.models import ImportReceipt
 from importers.registry import installed_importers
 from tests.importers.imports import TORTURE, latest, one, receipts, records, run
 from tests.importers.test_bank_csv import account_names, bookings, put

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from evidence.models.connections import Connection, SyncedItem
+from evidence.models.connections import Connection
 from evidence.write.record_erasure import delete_record
 from importers.authoring.https_server import HttpsServer, https_server
 from importers.core.source import ProblemCode, SourceError
+from importers.models import SyncedItem
 from tests.importers.imports import records, run
 from tests.importers.syncing import account_of, connect_details, details_of, run_sync
 

@@ -8,8 +8,8 @@ import recurring_ical_events
 import time_machine
 from icalendar import Calendar
 
-from evidence.models.imports import ImportReceipt
 from evidence.write.record_erasure import delete_record
+from importers.models import ImportReceipt
 from tests.importers.imports import connection, latest, receipts, records, run
 from tests.world import NOW
 

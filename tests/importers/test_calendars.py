@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from icalendar import Calendar, Event
 
-from evidence.models.imports import ImportReceipt
 from importers.calendar import entries, icalendar
 from importers.calendar.icalendar import ICALENDAR
 from importers.core.export_files import open_export
 from importers.core.importer import Options
 from importers.core.results import ParsedItem
+from importers.models import ImportReceipt
 from tests.importers.imports import TORTURE, latest, one, receipts, records, run
 
 pytestmark = pytest.mark.django_db

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from evidence.models.imports import ImportReceipt
 from evidence.write.record_erasure import delete_record
+from importers.models import ImportReceipt
 from tests.importers.imports import (
     connection,
     latest,

@@ -10,9 +10,10 @@ from django.utils import timezone
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.models.connections import Connection, SyncedItem
+from evidence.models.connections import Connection
 from importers.core import source_process
 from importers.core.source import ProblemCode, SourceError
+from importers.models import SyncedItem
 from importers.sources.accounts import list_containers
 from tests.importers.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.importers.imports import one, records, run

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from evidence.models.connections import SyncedItem
 from evidence.write.record_erasure import delete_record
 from importers.core import source_process
 from importers.core.source import ProblemCode, SourceError
+from importers.models import SyncedItem
 from importers.sources.accounts import list_containers
 from tests.importers.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.importers.dovecot import Dovecot, message, messages, run_dovecot

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from evidence.models.imports import ImportRun
 from importers.calendar.icalendar import ICALENDAR
 from importers.core import attachments, export_files
 from importers.core.export_files import open_export
@@ -21,6 +20,7 @@ from importers.core.importer import Options
 from importers.core.results import Issue, ParsedItem, ReceiptCode
 from importers.core.streaming import iter_components
 from importers.core.text import html_to_text
+from importers.models import ImportRun
 from tests.importers.imports import latest, one, read_all, receipts, records, run
 
 pytestmark = pytest.mark.django_db

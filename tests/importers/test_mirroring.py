@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from evidence.models.connections import SyncedItem
+from importers.models import SyncedItem
 from importers.sources import status
 from tests.importers.dovecot import Dovecot, message, messages, run_dovecot
 from tests.importers.imports import records

@@ -8,7 +8,7 @@ import pytest
 from pypdf import PdfWriter
 from pypdf.generic import ArrayObject, DictionaryObject, NameObject, TextStringObject
 
-from evidence.models.imports import ImportReceipt
+from importers.models import ImportReceipt
 from tests.importers.imports import one, receipts, records, run
 
 pytestmark = pytest.mark.django_db

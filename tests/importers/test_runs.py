@@ -15,10 +15,10 @@ from django.utils import timezone
 from evidence.errors import InvalidRequest
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.connections import Connection
-from evidence.models.imports import ImportReceipt, ImportRun
 from evidence.write.record_erasure import delete_record
 from importers.core.importer import ImportRequest
 from importers.mail import mailboxes
+from importers.models import ImportReceipt, ImportRun
 from importers.runs import runner
 from importers.runs.preview import ExportPart, preview_export
 from importers.runs.record_feed import RecordFeed

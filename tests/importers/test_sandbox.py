@@ -9,12 +9,12 @@ import pytest
 from django.utils import timezone
 
 from evidence.models.connections import Connection
-from evidence.models.imports import ImportReceipt
 from importers import registry
 from importers.core import sandbox_process
 from importers.core.importer import ImportRequest
 from importers.core.key_set import KeySet
 from importers.core.sandbox import ReceivedItem, RecordHeader
+from importers.models import ImportReceipt
 from importers.registry import OWN_FOLDER, installed_importers
 from importers.runs.preview import preview_export
 from importers.runs.record_feed import AttachmentSpool, RecordFeed

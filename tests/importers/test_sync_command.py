@@ -10,10 +10,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from evidence.models.connections import Connection, SourceAccount, SyncedItem
-from evidence.write import source_accounts
+from evidence.models.connections import Connection
 from evidence.write.record_erasure import erase_connection
 from evidence.write.sealed_values import SealedError
+from importers.models import SourceAccount, SyncedItem
+from importers.sources import account_store
 from importers.sources.background import SyncWorker
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.imports import records
@@ -68,12 +69,12 @@ def test_command_says_what_is_wrong(server: Dovecot, monkeypatch: pytest.MonkeyP
 def test_paused_connection_and_removed_password_are_not_read(server: Dovecot) -> None:
     pk = connect(server, USER)
     Connection.unscoped.filter(pk=pk).update(status=Connection.Status.PAUSED)
-    due = [each.connection_id for each in source_accounts.due_accounts(now=timezone.now())]
+    due = [each.connection_id for each in account_store.due_accounts(now=timezone.now())]
     with pytest.raises(CommandError, match="paused"):
         sync_command(pk)
     Connection.unscoped.filter(pk=pk).update(status=Connection.Status.ACTIVE)
-    source_accounts.set_credential(pk, None, now=timezone.now())
-    due += [each.connection_id for each in source_accounts.due_accounts(now=timezone.now())]
+    account_store.set_credential(pk, None, now=timezone.now())
+    due += [each.connection_id for each in account_store.due_accounts(now=timezone.now())]
 
     assert due == []
     with pytest.raises(CommandError, match="Enter one"):
@@ -87,15 +88,15 @@ def test_credential_is_bound_to_its_connection_and_survives_a_new_key(
     pk, other = connect(server, USER), connect(server, "bob@mail.example")
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "a new secret of this installation, long enough"
-    assert source_accounts.reencrypt() == 2
+    assert account_store.reencrypt() == 2
     settings.SECRET_KEY_FALLBACKS = []
 
     moved = account_of(other)
     moved.credential = account_of(pk).credential
 
-    assert source_accounts.open_credential(account_of(pk)) == {"password": PASSWORD}
+    assert account_store.open_credential(account_of(pk)) == {"password": PASSWORD}
     with pytest.raises(SealedError):
-        source_accounts.open_credential(moved)
+        account_store.open_credential(moved)
 
 
 @pytest.mark.django_db
@@ -123,7 +124,7 @@ def test_background_worker_reads_what_is_due(server: Dovecot) -> None:
 
     assert len(records("messages")) == 1
     assert account_of(pk).due_at > timezone.now()
-    assert list(source_accounts.due_accounts(now=timezone.now())) == []
+    assert list(account_store.due_accounts(now=timezone.now())) == []
 
 
 @pytest.mark.django_db(transaction=True)

@@ -15,10 +15,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.models.imports import ImportReceipt
 from importers.core import isolation, text_recognition
 from importers.core.results import Issue, ParsedItem, ReceiptCode
 from importers.core.text_recognition import recognize_pdf
+from importers.models import ImportReceipt
 from importers.runs.background import ImportWorker
 from tests.importers.imports import connection, content, latest, receipts, records, run
 

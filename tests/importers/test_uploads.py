@@ -15,14 +15,13 @@ from django.utils import timezone
 
 from evidence.errors import InvalidRequest
 from evidence.models.accounts import get_or_create_owner
-from evidence.models.imports import ImportRun
-from evidence.write import exports
-from evidence.write.exports import Upload
 from importers.core.importer import ImportRequest
-from importers.runs import background, store
+from importers.models import ImportRun
+from importers.runs import background, store, uploads
 from importers.runs.background import ImportWorker
 from importers.runs.preview import ExportPart, preview_export
 from importers.runs.runner import import_part
+from importers.runs.uploads import Upload
 from tests.importers.imports import TORTURE
 
 MBOX = TORTURE / "mail.mbox"
@@ -34,7 +33,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def queue_upload(workspace: Path) -> Upload:
-    upload = exports.create_upload(
+    upload = uploads.create_upload(
         workspace / "uploads", name="mail.mbox", size=MBOX.stat().st_size
     )
     shutil.copy(MBOX, upload.path)
@@ -93,9 +92,9 @@ def test_an_upload_that_another_process_has_finished_stays_done(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = queue_upload(workspace)
-    queued = exports.list_queued(workspace / "uploads")
+    queued = uploads.list_queued(workspace / "uploads")
     work(workspace)
-    monkeypatch.setattr(exports, "list_queued", lambda root: queued)
+    monkeypatch.setattr(uploads, "list_queued", lambda root: queued)
 
     assert work(workspace) == []
 
@@ -150,12 +149,12 @@ def test_health_knows_when_an_import_last_made_progress(workspace: Path) -> None
     upload = queue_upload(workspace)
     root = workspace / "uploads"
     os.utime(upload.folder / "state.json", (1_000, 1_000))
-    assert exports.last_activity(root) == 1_000
+    assert uploads.last_activity(root) == 1_000
 
     work(workspace, stop_early=True)
 
-    since = exports.last_activity(root)
+    since = uploads.last_activity(root)
     assert since is not None
     assert since > 1_000
     upload.save(phase="done")
-    assert exports.last_activity(root) is None
+    assert uploads.last_activity(root) is None

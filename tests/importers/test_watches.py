@@ -15,11 +15,11 @@ from django.utils import timezone
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.models.connections import Connection, SyncedItem
-from evidence.write import source_accounts
+from evidence.models.connections import Connection
 from importers.core.watch_process import WatchProcess
 from importers.mail import imap_idle
-from importers.sources import background
+from importers.models import SyncedItem
+from importers.sources import account_store, background
 from importers.sources.background import AccountWatches, SyncWorker
 from importers.sources.runner import open_account
 from tests.importers.cutting_proxy import cutting_proxy
@@ -157,7 +157,7 @@ def test_many_accounts_share_one_process_until_they_are_paused(
         wait_until(lambda: all(is_due(pk) for pk in accounts))
         processes = list(processes_of_watches())
         Connection.unscoped.filter(pk=accounts[0]).update(status=Connection.Status.PAUSED)
-        source_accounts.set_credential(accounts[1], None, now=timezone.now())
+        account_store.set_credential(accounts[1], None, now=timezone.now())
         paused = list(watched.watches())
 
     assert (started, paused) == ([3], [1])
@@ -201,12 +201,12 @@ def test_unchanged_account_rests_unless_deletions_wait(account: str) -> None:
     now = timezone.now()
     later = now + timedelta(hours=1)
 
-    source_accounts.postpone_unchanged(account, later, now=now)
+    account_store.postpone_unchanged(account, later, now=now)
     rested = account_of(account).due_at
-    source_accounts.postpone_unchanged(account, now, now=now + timedelta(hours=7))
+    account_store.postpone_unchanged(account, now, now=now + timedelta(hours=7))
     read_after_all = account_of(account).due_at
     SyncedItem.unscoped.update(gone_pass=1)
-    source_accounts.postpone_unchanged(account, now, now=now)
+    account_store.postpone_unchanged(account, now, now=now)
 
     assert rested == read_after_all == account_of(account).due_at == later
 
@@ -215,7 +215,7 @@ def test_change_during_a_run_leaves_the_account_due(server: Dovecot, account: st
     server.append(USER, message(2))
 
     def report(_done: int, _total: int) -> None:
-        source_accounts.sync_now(account, now=timezone.now())
+        account_store.sync_now(account, now=timezone.now())
 
     run_sync(account, on_progress=report)
     due = is_due(account)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from evidence.write.source_accounts import set_credential
 from importers.authoring.https_server import https_server
 from importers.core.source import ProblemCode, SourceError
 from importers.core.text_recognition import LANGUAGES_VARIABLE
+from importers.sources.account_store import set_credential
 from importers.sources.status import status_lines
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.imports import connection, content, one, records, run

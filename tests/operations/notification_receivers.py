@@ -12,10 +12,9 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.models.accounts import OWNER_ID
-from evidence.models.notifications import Notification, NotificationChannel, NotificationKind
-from evidence.write import notifications as store
 from importers.authoring.https_server import write_certificate
-from operations.notifications import delivery
+from operations.notifications import delivery, store
+from operations.notifications.models import Notification, NotificationChannel, NotificationKind
 
 PASSWORD = "p4ss of the mail account"
 

@@ -21,19 +21,19 @@ from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
 from evidence.access.grants import resume_client
-from evidence.models.connections import SourceAccount
-from evidence.write import backup_plans, source_accounts, table_copy
 from evidence.write.blobs import put_blob
 from evidence.write.declaration_store import declare
 from evidence.write.sealed_values import SealedError
-from evidence.write.table_copy import Table, backup_tables
+from importers.models import SourceAccount
+from importers.sources import account_store
 from operations import schema_version
-from operations.backup import drill, dump
+from operations.backup import drill, dump, plans, table_copy
 from operations.backup.drill import scratch_database
 from operations.backup.dump import run_to_end
 from operations.backup.errors import BackupError, MigrationsDifferError, NewerFormatError
 from operations.backup.keys import RecoveryKey, Secret, fingerprint
 from operations.backup.restore import BackupReader
+from operations.backup.table_copy import Table, backup_tables
 from tests.ledger.test_record_links import convert_ledger_to_earlier_release
 from tests.world import MAIL, NOW, PERSONAL, World, mail
 from tests.write import processes
@@ -138,7 +138,7 @@ def test_backup_says_that_it_has_credentials_of_live_accounts(
 ) -> None:
     file = tmp_path / "all.backup"
     before = back_up(tmp_path / "without.backup", key_file, with_keys=with_keys)
-    source_accounts.create_account(
+    account_store.create_account(
         PERSONAL,
         source_name="imap",
         settings={},
@@ -148,12 +148,12 @@ def test_backup_says_that_it_has_credentials_of_live_accounts(
     )
 
     said = back_up(file, key_file, with_keys=with_keys)
-    stored = str(contents()["evidence_sourceaccount"])
+    stored = str(contents()["importers_sourceaccount"])
     delete_everything()
     restore(file, key_file)
 
     def opened() -> dict[str, str]:
-        return source_accounts.open_credential(SourceAccount.unscoped.get())
+        return account_store.open_credential(SourceAccount.unscoped.get())
 
     assert "live sources" not in before
     assert "It contains the passwords or sign-ins of 1 live sources" in said
@@ -467,7 +467,7 @@ def test_words_and_one_file_restore_everything_on_a_new_machine(
     filled: World, tmp_path: Path, settings: Any
 ) -> None:
     key = RecoveryKey.parse(" ".join(WORDS))
-    backup_plans.save_key(filled.owner_id, key.public_key, now=NOW)
+    plans.save_key(filled.owner_id, key.public_key, now=NOW)
     file, var = tmp_path / "all.backup", tmp_path / "var"
     said = back_up(file, None)
     wrong = [*WORDS[:6], "zoo", *WORDS[7:]]
@@ -491,7 +491,7 @@ def test_words_and_one_file_restore_everything_on_a_new_machine(
 def test_key_file_and_words_of_another_key_open_no_sealed_backup(
     filled: World, tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backup_plans.save_key(filled.owner_id, RecoveryKey.parse(" ".join(WORDS)).public_key, now=NOW)
+    plans.save_key(filled.owner_id, RecoveryKey.parse(" ".join(WORDS)).public_key, now=NOW)
     file = tmp_path / "all.backup"
     back_up(file, None)
 
@@ -505,7 +505,7 @@ def test_key_file_and_words_of_another_key_open_no_sealed_backup(
 def test_passphrase_is_asked_for_if_the_owner_says_so(
     filled: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backup_plans.save_key(filled.owner_id, RecoveryKey(bytes(16)).public_key, now=NOW)
+    plans.save_key(filled.owner_id, RecoveryKey(bytes(16)).public_key, now=NOW)
     monkeypatch.setattr("sys.stdin", StringIO("correct horse battery\n"))
 
     back_up(tmp_path / "all.backup", None, passphrase=True)
@@ -518,12 +518,12 @@ def test_backup_before_an_upgrade_needs_no_plan(
 ) -> None:
     monkeypatch.setattr("sys.stdin", StringIO("correct horse battery\n"))
     with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE evidence_backupplan RENAME TO evidence_plan_of_later")
+        cursor.execute("ALTER TABLE backup_backupplan RENAME TO evidence_plan_of_later")
     try:
         back_up(tmp_path / "all.backup", None)
     finally:
         with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE evidence_plan_of_later RENAME TO evidence_backupplan")
+            cursor.execute("ALTER TABLE evidence_plan_of_later RENAME TO backup_backupplan")
 
     assert b'"key":"passphrase"' in (tmp_path / "all.backup").read_bytes()[:60]
 

@@ -16,11 +16,8 @@ from django.db import connection
 from moto.server import ThreadedMotoServer
 
 from evidence.models.accounts import Owner
-from evidence.models.backups import BackupCopy, BackupPlan
-from evidence.models.notifications import NotificationKind
-from evidence.write import backup_plans
 from evidence.write.sealed_values import SealedError
-from operations.backup import archive, drill, schedule, store
+from operations.backup import archive, drill, plans, schedule, store
 from operations.backup.dump import run_to_end
 from operations.backup.errors import (
     BackupError,
@@ -31,7 +28,9 @@ from operations.backup.errors import (
     StoreUnreachableError,
 )
 from operations.backup.keys import RecoveryKey, fingerprint, read_header
+from operations.backup.models import BackupCopy, BackupPlan
 from operations.notifications.delivery import current_notices
+from operations.notifications.models import NotificationKind
 from tests.world import World
 
 KEY = RecoveryKey(b"0123456789abcdef")
@@ -50,9 +49,9 @@ def folder(tmp_path: Path) -> Path:
 def planned(committed: World, folder: Path, tmp_path: Path, settings: Any) -> World:
     """Return a world whose backups go to a folder every night at 3."""
     settings.PDPP_VAR = tmp_path / "var"
-    backup_plans.save_key(committed.owner_id, KEY.public_key, now=START)
+    plans.save_key(committed.owner_id, KEY.public_key, now=START)
     values = {**SCHEDULE, "folder": str(folder)}
-    backup_plans.save_schedule(committed.owner_id, values, now=START)
+    plans.save_schedule(committed.owner_id, values, now=START)
     return committed
 
 
@@ -67,11 +66,11 @@ def names(folder: Path) -> list[str]:
 
 
 def plan_of(world: World) -> BackupPlan:
-    return backup_plans.get_plan(world.owner_id)
+    return plans.get_plan(world.owner_id)
 
 
 def said(world: World, now: datetime) -> list[str]:
-    return schedule.notices(plan_of(world), backup_plans.list_copies(world.owner_id), now=now)
+    return schedule.notices(plan_of(world), plans.list_copies(world.owner_id), now=now)
 
 
 def test_backup_is_made_when_it_is_due_and_opens_with_the_words(
@@ -85,7 +84,7 @@ def test_backup_is_made_when_it_is_due_and_opens_with_the_words(
 
     assert names(folder) == ["pdpp-2026-11-01T033000Z.backup"]
     file = folder / names(folder)[0]
-    [copy] = backup_plans.list_copies(planned.owner_id)
+    [copy] = plans.list_copies(planned.owner_id)
     assert (copy.place, copy.name, copy.size_bytes) == (str(folder), file.name, file.stat().st_size)
     assert copy.fingerprint == fingerprint(KEY.public_key)
     with file.open("rb") as opened:
@@ -99,7 +98,7 @@ def test_hour_is_one_of_the_owners_time_zone(committed: World) -> None:
     Owner.unscoped.update(time_zone="America/New_York")
 
     def due(after: datetime) -> datetime:
-        return backup_plans.next_due(committed.owner_id, 3, after=after)
+        return plans.next_due(committed.owner_id, 3, after=after)
 
     # Winter time begins on 1 November 2026.
     assert due(datetime(2026, 10, 30, 8, tzinfo=UTC)) == datetime(2026, 10, 31, 7, tzinfo=UTC)
@@ -110,17 +109,17 @@ def test_hour_is_one_of_the_owners_time_zone(committed: World) -> None:
 def test_nothing_is_made_without_a_plan(committed: World, tmp_path: Path) -> None:
     run(START)
 
-    assert backup_plans.list_copies(committed.owner_id) == []
+    assert plans.list_copies(committed.owner_id) == []
     assert BackupPlan.unscoped.count() == 0
 
 
 def test_back_up_now_needs_no_schedule(planned: World, folder: Path) -> None:
     values = {**SCHEDULE, "hour": None, "folder": str(folder)}
-    backup_plans.save_schedule(planned.owner_id, values, now=START)
+    plans.save_schedule(planned.owner_id, values, now=START)
     run(START + timedelta(days=3))
     assert names(folder) == []
 
-    backup_plans.back_up_now(planned.owner_id, now=START + timedelta(days=3))
+    plans.back_up_now(planned.owner_id, now=START + timedelta(days=3))
     run(START + timedelta(days=3))
 
     assert len(names(folder)) == 1
@@ -130,10 +129,10 @@ def test_back_up_now_needs_no_schedule(planned: World, folder: Path) -> None:
 def test_later_backups_need_the_new_key(planned: World, folder: Path) -> None:
     new = RecoveryKey(bytes(16))
     run(START + timedelta(days=1))
-    backup_plans.save_key(planned.owner_id, new.public_key, now=START)
+    plans.save_key(planned.owner_id, new.public_key, now=START)
     run(START + timedelta(days=2))
 
-    copies = backup_plans.list_copies(planned.owner_id)
+    copies = plans.list_copies(planned.owner_id)
 
     assert [copy.fingerprint for copy in copies] == [
         fingerprint(new.public_key),
@@ -153,7 +152,7 @@ def test_old_backups_of_the_plan_are_deleted_and_no_other_file(
 
     # Two days; the newest of the week and of the month are among them.
     assert kept == ["pdpp-2020-01-01T030000Z.backup", "pdpp-2026-11-05", "pdpp-2026-11-06"]
-    assert len(backup_plans.list_copies(planned.owner_id)) == 2
+    assert len(plans.list_copies(planned.owner_id)) == 2
 
 
 def test_days_weeks_and_months_keep_their_newest() -> None:
@@ -210,7 +209,7 @@ def test_error_of_the_disk_is_said_and_leaves_no_file(
 
     assert names(folder) == []
     assert message in said(planned, late)[0]
-    assert backup_plans.list_copies(planned.owner_id) == []
+    assert plans.list_copies(planned.owner_id) == []
 
 
 def test_unexpected_error_is_said_and_does_not_start_the_backup_again_at_once(
@@ -283,7 +282,7 @@ def test_each_problem_of_a_backup_is_said_with_its_next_step(planned: World, fol
     run(START + timedelta(hours=1))
     address = {"url": "https://s3.invalid", "region": "x", "bucket": "b", "folder": ""}
     store = {**address, "access_key": "k", "allows_private": False}
-    backup_plans.save_store(planned.owner_id, store, "secret")
+    plans.save_store(planned.owner_id, store, "secret")
     folder.rename(folder.with_name("elsewhere"))
     late = START + timedelta(days=4)
     run(late)
@@ -301,14 +300,14 @@ def test_restored_installation_does_not_rotate_the_backups_of_the_other(
 ) -> None:
     for days in (1, 2):
         run(START + timedelta(days=days, hours=1))
-    backup_plans.pause_all()
+    plans.pause_all()
 
     run(START + timedelta(days=9))
     assert len(names(folder)) == 2
     assert said(planned, START + timedelta(days=9)) == [
         "Backups are paused after a restore. Check the schedule and save it."
     ]
-    backup_plans.back_up_now(planned.owner_id, now=START)
+    plans.back_up_now(planned.owner_id, now=START)
     run(START + timedelta(days=9))
     assert len(names(folder)) == 3
 
@@ -316,9 +315,9 @@ def test_restored_installation_does_not_rotate_the_backups_of_the_other(
 def test_drill_restores_a_copy_and_names_a_changed_file(planned: World, folder: Path) -> None:
     late = START + timedelta(hours=1)
     run(late)
-    [copy] = backup_plans.list_copies(planned.owner_id)
+    [copy] = plans.list_copies(planned.owner_id)
 
-    backup_plans.request_drill(copy, KEY.open(bytes(copy.sealed)))
+    plans.request_drill(copy, KEY.open(bytes(copy.sealed)))
     run(late)
 
     copy.refresh_from_db()
@@ -330,7 +329,7 @@ def test_drill_restores_a_copy_and_names_a_changed_file(planned: World, folder: 
     file = folder / copy.name
     content = file.read_bytes()
     file.write_bytes(content[:-9] + bytes(9))
-    backup_plans.request_drill(copy, KEY.open(bytes(copy.sealed)))
+    plans.request_drill(copy, KEY.open(bytes(copy.sealed)))
     run(late)
 
     assert said(planned, late) == [
@@ -338,15 +337,15 @@ def test_drill_restores_a_copy_and_names_a_changed_file(planned: World, folder: 
         " Nothing was restored. Use another copy."
     ]
     file.unlink()
-    backup_plans.request_drill(copy, KEY.open(bytes(copy.sealed)))
+    plans.request_drill(copy, KEY.open(bytes(copy.sealed)))
     run(late)
     assert "no longer where it was stored" in said(planned, late)[0]
 
 
 def test_interrupted_drill_drops_its_database(planned: World) -> None:
     run(START + timedelta(hours=1))
-    [copy] = backup_plans.list_copies(planned.owner_id)
-    backup_plans.request_drill(copy, KEY.open(bytes(copy.sealed)))
+    [copy] = plans.list_copies(planned.owner_id)
+    plans.request_drill(copy, KEY.open(bytes(copy.sealed)))
 
     job = schedule.backups()
     next(job)
@@ -366,19 +365,19 @@ def test_waiting_drill_stores_the_secret_of_one_file_and_no_other(
     planned: World, settings: Any
 ) -> None:
     run(START + timedelta(hours=1))
-    [copy] = backup_plans.list_copies(planned.owner_id)
+    [copy] = plans.list_copies(planned.owner_id)
     secret = KEY.open(bytes(copy.sealed))
 
-    backup_plans.request_drill(copy, secret)
+    plans.request_drill(copy, secret)
 
     copy.refresh_from_db()
-    assert backup_plans.open_drill_secret(copy) == secret
+    assert plans.open_drill_secret(copy) == secret
     stored = repr([*BackupCopy.unscoped.values(), *BackupPlan.unscoped.values()])
     assert secret.hex() not in stored
     assert KEY.entropy.hex() not in stored
     settings.SECRET_KEY = "another installation"
     with pytest.raises(SealedError):
-        backup_plans.open_drill_secret(copy)
+        plans.open_drill_secret(copy)
 
 
 @pytest.fixture(scope="module")
@@ -424,17 +423,17 @@ def test_store_gets_the_copy_though_the_folder_is_missing(
 ) -> None:
     late = START + timedelta(hours=1)
     folder.rmdir()
-    backup_plans.save_store(planned.owner_id, s3.settings, "secret")
+    plans.save_store(planned.owner_id, s3.settings, "secret")
 
     run(late)
 
     assert objects(s3) == ["home/pdpp-2026-11-01T033000Z.backup"]
-    [copy] = backup_plans.list_copies(planned.owner_id)
+    [copy] = plans.list_copies(planned.owner_id)
     assert copy.place == f"{s3.settings['url']}/safe/home/"
     assert "does not exist" in said(planned, late)[0]
     assert names(django_settings.PDPP_VAR) == []
 
-    backup_plans.request_drill(copy, KEY.open(bytes(copy.sealed)))
+    plans.request_drill(copy, KEY.open(bytes(copy.sealed)))
     run(late)
     copy.refresh_from_db()
     assert (copy.drilled_at, copy.drill_problem) == (late, "")
@@ -443,7 +442,7 @@ def test_store_gets_the_copy_though_the_folder_is_missing(
 def test_store_is_rotated_as_the_folder_is(
     planned: World, folder: Path, s3: SimpleNamespace
 ) -> None:
-    backup_plans.save_store(planned.owner_id, {**s3.settings, "folder": "rotated/"}, "secret")
+    plans.save_store(planned.owner_id, {**s3.settings, "folder": "rotated/"}, "secret")
     for days in range(1, 5):
         run(START + timedelta(days=days, hours=1))
 
@@ -457,15 +456,15 @@ def test_store_is_rotated_as_the_folder_is(
 def test_secret_of_the_store_is_sealed_and_survives_a_new_key(
     planned: World, s3: SimpleNamespace, settings: Any
 ) -> None:
-    backup_plans.save_store(planned.owner_id, s3.settings, "wJalrXUtnFEMI")
+    plans.save_store(planned.owner_id, s3.settings, "wJalrXUtnFEMI")
     assert "wJalrXUtnFEMI" not in repr(BackupPlan.unscoped.values())
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "the next key of this installation"
 
-    assert backup_plans.reencrypt() == 1
+    assert plans.reencrypt() == 1
 
     settings.SECRET_KEY_FALLBACKS = []
-    assert backup_plans.open_store_secret(plan_of(planned)) == "wJalrXUtnFEMI"
+    assert plans.open_store_secret(plan_of(planned)) == "wJalrXUtnFEMI"
 
 
 def test_large_file_is_sent_in_parts_and_read_in_ranges(

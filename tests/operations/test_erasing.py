@@ -13,20 +13,19 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from evidence import erasure as erasing
 from evidence.erasure import apply_retention, run_erasure, run_pending_erasures
 from evidence.ledger.verification import verify
 from evidence.models.connections import Connection
 from evidence.models.erasures import Erasure
 from evidence.models.events import Event, Subscription, WatchedStream
 from evidence.models.grants import Package
-from evidence.models.imports import ImportReceipt, ImportRun
 from evidence.models.ledger import Disclosure
-from evidence.write import exports
 from evidence.write.blobs import put_blob
 from evidence.write.connections import put_state
 from evidence.write.erasure_orders import ErasureScope, create_erasure
 from evidence.write.retention import set_retention
+from importers.models import ImportReceipt, ImportRun
+from importers.runs import uploads
 from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World, mail
 from tests.write import stored
 
@@ -100,7 +99,7 @@ def test_marker_is_in_every_table_with_traces(marked: World) -> None:
     tables = {place.partition(".")[0].partition("_p")[0] for place in places_of(MARK)}
     assert tables >= {
         "evidence_record", "evidence_recordchange", "evidence_searchtext", "evidence_blob",
-        "evidence_blobchunk", "evidence", "evidence_importreceipt", "evidence_collectorstate",
+        "evidence_blobchunk", "evidence", "importers_importreceipt", "evidence_collectorstate",
     }  # fmt: skip
 
 
@@ -153,9 +152,7 @@ def test_erased_stream_includes_deleted_records(marked: World) -> None:
 
 
 def test_erased_connection_removes_exports_and_ends_its_grants(marked: World) -> None:
-    upload = exports.create_upload(
-        erasing.settings.PDPP_VAR / "imports" / "uploads", name="x", size=1
-    )
+    upload = uploads.create_upload(settings.PDPP_VAR / "imports" / "uploads", name="x", size=1)
     upload.save(runs=["imp_1"], phase="wanted")
     dora, bob = (marked.get(LIST, who, connection_id=PERSONAL) for who in ("dora", "bob"))
     assert dora.status == bob.status == 200

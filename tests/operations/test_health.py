@@ -10,8 +10,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from evidence.models.events import Event
-from evidence.write import exports
 from evidence.write.erasure_orders import ErasureScope, create_erasure
+from importers.runs import uploads
 from operations import health
 from tests.events.conftest import receiver
 from tests.events.receiving import SUBSCRIPTIONS, Receiver, send_json
@@ -39,7 +39,7 @@ def an_erasure(world: World, _receiver: Receiver, _var: Path) -> None:
 
 
 def an_upload(_world: World, _receiver: Receiver, var: Path) -> None:
-    upload = exports.create_upload(var / "imports" / "uploads", name="mail.mbox", size=0)
+    upload = uploads.create_upload(var / "imports" / "uploads", name="mail.mbox", size=0)
     upload.save(phase="wanted")
     os.utime(upload.folder / "state.json", (SINCE.timestamp(), SINCE.timestamp()))
 

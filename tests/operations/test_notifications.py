@@ -17,19 +17,18 @@ from evidence.access.grants import GrantRequest, issue, register_client
 from evidence.access.owner_notices import ReadShare, pause_by_tripwire
 from evidence.events import webhook_client
 from evidence.models.accounts import OWNER_ID, Client
-from evidence.models.imports import ImportRun
-from evidence.models.notifications import (
+from evidence.models.sources import Source
+from evidence.write.sealed_values import SealedError
+from importers.authoring.https_server import HttpsServer, https_server
+from importers.models import ImportRun
+from operations.notifications import delivery, store
+from operations.notifications.delivery import notifications, send_test
+from operations.notifications.models import (
     Notification,
     NotificationChannel,
     NotificationKind,
     QueuedNotification,
 )
-from evidence.models.sources import Source
-from evidence.write import notifications as store
-from evidence.write.sealed_values import SealedError
-from importers.authoring.https_server import HttpsServer, https_server
-from operations.notifications import delivery, notify
-from operations.notifications.delivery import notifications, send_test
 from tests.operations.notification_receivers import (
     PASSWORD,
     MailServer,
@@ -118,7 +117,7 @@ def happen(world: World, kind: NotificationKind, name: str = "Bob") -> None:
         )
     else:
         assert kind is NotificationKind.FAILED_BACKUP
-        notify(kind, key="today", text="The backup of today failed.", path="/", now=now)
+        store.notify(kind, key="today", text="The backup of today failed.", path="/", now=now)
 
 
 SENTENCES = {
@@ -253,7 +252,7 @@ def test_what_waits_is_one_message_and_the_next_one_rests(
     announce()
     for number in range(30):
         kind = NotificationKind.FAILED_BACKUP
-        notify(kind, key=str(number), text=f"Backup {number}.", path="/", now=timezone.now())
+        store.notify(kind, key=str(number), text=f"Backup {number}.", path="/", now=timezone.now())
     announce()
     early = len(bodies(receiver))
 

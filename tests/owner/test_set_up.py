@@ -12,8 +12,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from evidence.models.accounts import SetupLink, get_or_create_owner
+from evidence.models.accounts import get_or_create_owner
 from owner.accounts import setup
+from owner.models import SetupLink
 
 pytestmark = pytest.mark.django_db
 

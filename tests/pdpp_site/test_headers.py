@@ -9,7 +9,7 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from evidence.access import sign_in_throttle
+from owner.accounts import sign_in_throttle
 from pdpp_site.security_headers import SECURITY_HEADERS
 from tests.pdpp_site.test_site import site
 from tests.pdpp_site.web import served

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from evidence.access import sign_in_throttle
+from owner.accounts import sign_in_throttle
 from owner.oauth.server import GRANT_TYPES
 from tests.owner.consent.client import CALLBACK, CHALLENGE
 from tests.world import PERSONAL, World

@@ -17,29 +17,30 @@ from evidence.write.distribution import DISTRIBUTED_TABLES
 pytestmark = pytest.mark.django_db
 
 PERSONAL = frozenset(
-    f"evidence_{name}"
-    for name in (
-        "record", "recordchange", "searchtext", "blob", "blobchunk", "suppression", "pseudonym",
-        "mention",
+    (
+        "evidence_record", "evidence_recordchange", "evidence_searchtext", "evidence_blob",
+        "evidence_blobchunk", "evidence_suppression", "evidence_pseudonym", "people_mention",
     )
 )  # fmt: skip
 """Tables with a row or more for each record: these would be spread by connection_id."""
 SPREAD_ALREADY = {"evidence_record", "evidence_recordchange", "evidence_searchtext"}
 
 SMALL_NUMBERS = frozenset(
-    f"evidence_{name}"
-    for name in (
-        "alert", "backupcopy", "checkpoint", "collectorstate", "embeddedstream", "importchoice", "importreceipt", "notification", "passkey",
-        "quota", "refusedcall", "retention", "source", "sourcedeclaration", "streamstate", "watch",
+    (
+        "backup_backupcopy", "evidence_alert", "evidence_checkpoint", "evidence_collectorstate",
+        "evidence_embeddedstream", "evidence_quota", "evidence_refusedcall", "evidence_retention",
+        "evidence_source", "evidence_sourcedeclaration", "evidence_streamstate", "evidence_watch",
+        "importers_importchoice", "importers_importreceipt", "notifications_notification",
+        "owner_passkey",
     )
 )  # fmt: skip
 """Tables whose rows have a number from a sequence. They hang on a source, a connection, a grant or
 an owner, and no number is ever shown but to the owner; a table that comes to be here must say why it has no key of its own."""
 
 NOBODYS = {
-    "evidence_passkey": "of the user who signs in with it",
-    "evidence_attempts": "of strangers who guess, by address",
-    "evidence_registration": "of programs that register before anybody has granted them anything",
+    "owner_passkey": "of the user who signs in with it",
+    "owner_attempts": "of strangers who guess, by address",
+    "oauth_registration": "of programs that register before anybody has granted them anything",
     "evidence_disclosure": "by its chain, whose row has the owner",
 }
 
@@ -49,28 +50,28 @@ SELECT c.relname, i.indisprimary, ARRAY(
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number ORDER BY k.place
 )
 FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
-WHERE i.indisunique AND NOT c.relispartition AND c.relname LIKE 'evidence\\_%'
+WHERE i.indisunique AND NOT c.relispartition AND c.relname ~ '^(evidence|people|importers|backup|notifications|oauth|owner)_'
     AND c.relnamespace = 'public'::regnamespace
 """
 REFERENCES = """
 SELECT f.conrelid::regclass::text, f.confrelid::regclass::text
 FROM pg_constraint f JOIN pg_class c ON c.oid = f.conrelid
-WHERE f.contype = 'f' AND c.relname LIKE 'evidence\\_%'
+WHERE f.contype = 'f' AND c.relname ~ '^(evidence|people|importers|backup|notifications|oauth|owner)_'
 """
 NUMBERED = """
 SELECT table_name FROM information_schema.columns
-WHERE table_schema = 'public' AND table_name LIKE 'evidence\\_%'
+WHERE table_schema = 'public' AND table_name ~ '^(evidence|people|importers|backup|notifications|oauth|owner)_'
     AND (is_identity = 'YES' OR column_default LIKE 'nextval%')
 """
 COLUMNS = """
 SELECT c.relname, array_agg(a.attname::text) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped
-    AND c.relname LIKE 'evidence\\_%' AND c.relnamespace = 'public'::regnamespace GROUP BY 1
+    AND c.relname ~ '^(evidence|people|importers|backup|notifications|oauth|owner)_' AND c.relnamespace = 'public'::regnamespace GROUP BY 1
 """
 PARTITIONED = """
 SELECT c.relname, pg_get_partkeydef(c.oid), array_agg(pg_get_expr(p.relpartbound, p.oid) ORDER BY 1)
 FROM pg_class c JOIN pg_inherits i ON i.inhparent = c.oid JOIN pg_class p ON p.oid = i.inhrelid
-WHERE c.relkind = 'p' AND c.relname LIKE 'evidence\\_%' GROUP BY c.oid, c.relname
+WHERE c.relkind = 'p' AND c.relname ~ '^(evidence|people|importers|backup|notifications|oauth|owner)_' GROUP BY c.oid, c.relname
 """
 
 
@@ -135,11 +136,14 @@ def test_every_table_leads_to_an_owner() -> None:
 def test_the_docs_give_the_place_of_every_table() -> None:
     text = Path("docs/scale.md").read_text()
     rows = re.findall(r"^\| (`.+?`) \| (distributed|local) \| .+ \|$", text, re.MULTILINE)
-    places = {
-        f"evidence_{name}": place for names, place in rows for name in re.findall(r"`(\w+)`", names)
+    places = {name: place for names, place in rows for name in re.findall(r"`(\w+)`", names)}
+    models = {
+        model._meta.db_table.partition("_")[2]
+        for app in ("evidence", "importers", "backup", "notifications", "people", "oauth", "owner")
+        for model in apps.get_app_config(app).get_models()
     }
-    models = {model._meta.db_table for model in apps.get_app_config("evidence").get_models()}
     distributed = {table for table, place in places.items() if place == "distributed"}
 
-    assert places.keys() == models | {"evidence_passage"}
-    assert distributed == set(DISTRIBUTED_TABLES) == PERSONAL | {"evidence_passage"}
+    assert places.keys() == models | {"passage"}
+    assert set(DISTRIBUTED_TABLES) == PERSONAL | {"evidence_passage"}
+    assert distributed == {table.partition("_")[2] for table in DISTRIBUTED_TABLES}

@@ -9,10 +9,9 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.models.accounts import OWNER_ID
-from evidence.write import backup_plans
-from evidence.write.source_accounts import count_credentials
+from importers.sources.account_store import count_credentials
 from operations import schema_version
-from operations.backup import command_options
+from operations.backup import command_options, plans
 from operations.backup.dump import BackupSummary, back_up, run_to_end
 from operations.backup.errors import BackupError
 from operations.backup.keys import Recipient, Secret
@@ -84,7 +83,7 @@ class Command(BaseCommand):
         if options["passphrase"] or options["key_file"] is not None:
             return command_options.new_secret(options)
         try:
-            public_key = backup_plans.get_plan(OWNER_ID).public_key
+            public_key = plans.get_plan(OWNER_ID).public_key
         except ProgrammingError:  # the tables are those of an earlier release
             public_key = None
         if public_key is None:

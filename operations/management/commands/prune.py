@@ -9,12 +9,11 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.access.oauth.codes import delete_expired_families
-from evidence.access.oauth.requests import delete_unused_registrations
 from evidence.access.owner_notices import delete_old_refused_calls
 from evidence.access.permission_requests import delete_old_requests
 from evidence.erasure import apply_retention
 from evidence.read.bookmarks import delete_unused_bookmarks
+from evidence.write import app_data
 from evidence.write.retention import ORPHAN_AGE, prune_changes, prune_orphans
 
 
@@ -47,13 +46,14 @@ class Command(BaseCommand):
         changes = prune_changes(kept_since=kept_since)
         bookmarks = delete_unused_bookmarks(unused_since=kept_since)
         blobs = prune_orphans(unused_since=now - ORPHAN_AGE)
-        clients, sign_ins = delete_unused_registrations(now), delete_expired_families(now)
+        expired = app_data.delete_expired(now)
         refused_calls = delete_old_refused_calls(now)
         delete_old_requests(now)
         self.stdout.write(
             f"Deleted {changes} changes and {bookmarks} bookmarks older than"
-            f" {kept_since:%Y-%m-%d %H:%M} UTC, {blobs} unreferenced blobs, {clients} unused"
-            f" client registrations, {sign_ins} ended sign-ins and {refused_calls} refused calls."
+            f" {kept_since:%Y-%m-%d %H:%M} UTC, {blobs} unreferenced blobs,"
+            f" {', '.join(f'{count} {kind}' for kind, count in expired.items())} and"
+            f" {refused_calls} refused calls."
             f" Erased {records} records older than their retention period."
         )
 

@@ -11,7 +11,6 @@ from django.db import DatabaseError
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.write.table_copy import analyze
 from operations import key_file, schema_version
 from operations.backup import command_options
 from operations.backup.errors import BackupError
@@ -24,6 +23,7 @@ from operations.backup.restore import (
     require_empty,
     verify_restore,
 )
+from operations.backup.table_copy import analyze
 
 ACCESS_PAUSED = (
     "{paused} grants were paused and {ended} owner tokens revoked. Resume or disconnect each app on"

@@ -17,8 +17,6 @@ from typing_extensions import override
 
 from evidence.errors import ApiException
 from evidence.models.accounts import get_or_create_owner
-from evidence.models.imports import ImportRun
-from evidence.write.exports import list_waiting, settle
 from importers.core.importer import (
     DATE_ORDERS,
     DECIMALS,
@@ -29,6 +27,7 @@ from importers.core.importer import (
 )
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
+from importers.models import ImportRun
 from importers.registry import installed_importers
 from importers.runs import report_lines
 from importers.runs.background import ImportWorker
@@ -42,6 +41,7 @@ from importers.runs.preview import (
 )
 from importers.runs.runner import OnProgress, import_part
 from importers.runs.store import list_receipts
+from importers.runs.uploads import list_waiting, settle
 
 WATCH_SECONDS = 10
 GOES_ON = "What was stored stays; the same command goes on from here."

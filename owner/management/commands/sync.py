@@ -12,10 +12,10 @@ from typing_extensions import override
 
 from evidence.errors import ApiException
 from evidence.models.accounts import get_or_create_owner
-from evidence.models.connections import SourceAccount
-from evidence.write.source_accounts import find_account, list_accounts
 from importers.core.source import InstalledSource, SourceError
+from importers.models import SourceAccount
 from importers.sources import accounts, outcome, status
+from importers.sources.account_store import find_account, list_accounts
 from importers.sources.registry import find_source, installed_sources
 from importers.sources.runner import sync
 

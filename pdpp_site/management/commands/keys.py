@@ -10,9 +10,11 @@ from typing_extensions import override
 from evidence.events.messages import reencrypt_secrets
 from evidence.ledger import checkpoints
 from evidence.ledger.checkpoints import public_key
-from evidence.write import backup_plans, notifications, source_accounts
+from importers.sources import account_store
 from operations import key_file
+from operations.backup import plans
 from operations.backup.restore import describe_database_error
+from operations.notifications import store as notifications
 from owner import second_factor
 
 SECRET = key_file.SECRET
@@ -31,9 +33,9 @@ REENCRYPT = (
     checkpoints.reseal_chains,
     reencrypt_secrets,
     second_factor.reencrypt,
-    source_accounts.reencrypt,
+    account_store.reencrypt,
     notifications.reencrypt,
-    backup_plans.reencrypt,
+    plans.reencrypt,
 )
 """Functions that encrypt or seal stored values again with the current secret."""
 

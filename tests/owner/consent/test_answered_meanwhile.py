@@ -9,8 +9,8 @@ from django.test import Client as HttpClient
 from django.utils import timezone
 
 from evidence import limits
-from evidence.access.oauth import requests
-from evidence.models.oauth import PendingRequest
+from owner.oauth import requests
+from owner.oauth.models import PendingRequest
 from tests.access.test_narrowed_meanwhile import overtake
 from tests.owner.consent.client import Asking
 from tests.owner.consent.test_device import poll, start

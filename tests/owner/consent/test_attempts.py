@@ -11,9 +11,8 @@ from django.urls import reverse
 from django.utils import timezone
 from time_machine import Traveller
 
-from evidence.access import sign_in_throttle
-from evidence.models.accounts import Attempts
-from owner.accounts import setup
+from owner.accounts import setup, sign_in_throttle
+from owner.models import Attempts
 
 pytestmark = pytest.mark.django_db
 

@@ -12,16 +12,16 @@ from django.utils import timezone
 
 from evidence import limits
 from evidence.models.grants import AccessToken, Package
-from evidence.models.oauth import AuthorizationCode
+from owner.oauth.models import AuthorizationCode
 from pdpp_site import mcp_endpoints
 from tests.mcp_adapter.real import post
 from tests.owner.consent.client import CALLBACK, CHALLENGE, MCP, ORIGIN, Asking, answered, told
 from tests.world import World
 
 STORED = """
-SELECT t::text FROM evidence_authorizationcode t UNION ALL SELECT t::text FROM evidence_accesstoken t
-UNION ALL SELECT t::text FROM evidence_refreshtoken t
-UNION ALL SELECT t::text FROM evidence_refreshfamily t
+SELECT t::text FROM oauth_authorizationcode t UNION ALL SELECT t::text FROM evidence_accesstoken t
+UNION ALL SELECT t::text FROM oauth_refreshtoken t
+UNION ALL SELECT t::text FROM oauth_refreshfamily t
 """
 OTHER = "another-verifier-of-more-than-forty-three-characters-0123"
 

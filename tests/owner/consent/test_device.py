@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from evidence import limits
 from evidence.models.grants import AccessToken, Package
-from evidence.models.oauth import PendingRequest
+from owner.oauth.models import PendingRequest
 from tests.mcp_adapter.real import post
 from tests.owner.consent.client import MCP, ORIGIN, Asking, answered, pressed, the_form
 from tests.owner.pages.browser import Page

@@ -12,8 +12,8 @@ from django.utils import timezone
 from oauth2_provider import cimd
 from pytest_django import Settings
 
-from evidence.models.oauth import Registration
 from owner.oauth import clients
+from owner.oauth.models import Registration
 from tests.owner.consent.client import Asking, told
 from tests.owner.pages.browser import Page
 

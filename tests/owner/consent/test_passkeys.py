@@ -14,9 +14,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from time_machine import Traveller
 
-from evidence.access import sign_in_throttle
-from evidence.models.accounts import Passkey
 from owner import passkeys, second_factor
+from owner.accounts import sign_in_throttle
+from owner.models import Passkey
 from tests.owner.consent.authenticator import ORIGIN, Authenticator
 from tests.owner.consent.test_second_factor import PAGE, PASSWORD, START, enrol, is_in, phone
 

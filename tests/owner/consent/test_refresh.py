@@ -10,7 +10,7 @@ from django.utils import timezone
 from evidence import limits
 from evidence.access.grants import pause_client, resume_client, revoke_grant, revoke_package
 from evidence.models.grants import AccessToken, Grant, Package
-from evidence.models.oauth import RefreshFamily
+from owner.oauth.models import RefreshFamily
 from tests.mcp_adapter.hosts import error_of
 from tests.mcp_adapter.real import call, post
 from tests.owner.consent.client import ORIGIN, Asking
@@ -262,7 +262,7 @@ def test_a_client_cannot_end_the_sign_in_of_another(asking: Asking) -> None:
 
 
 def test_expired_families_are_deleted(asking: Asking) -> None:
-    from evidence.access.oauth.codes import delete_expired_families
+    from owner.oauth.codes import delete_expired_families
 
     asking.tokens()
     assert delete_expired_families(timezone.now()) == 0

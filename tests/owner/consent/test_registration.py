@@ -9,8 +9,8 @@ import time_machine
 from django.utils import timezone
 
 from evidence import limits
-from evidence.access.oauth.requests import delete_unused_registrations
-from evidence.models.oauth import Registration
+from owner.oauth.models import Registration
+from owner.oauth.requests import delete_unused_registrations
 from tests.owner.consent.client import CALLBACK, Asking
 from tests.world import World
 

@@ -19,9 +19,8 @@ from django_otp.plugins.otp_static.models import StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice
 from time_machine import Traveller
 
-from evidence.access import sign_in_throttle
 from owner import second_factor
-from owner.accounts import setup
+from owner.accounts import setup, sign_in_throttle
 from tests.owner.consent.client import Asking
 from tests.owner.pages.browser import Page
 from tests.world import World

@@ -12,10 +12,10 @@ from django.contrib.auth.models import User
 from django.test import Client as HttpClient
 from django.utils import timezone
 
-from evidence.models.connections import SourceAccount
-from evidence.write import source_accounts
 from importers.authoring.https_server import Answer, https_server
 from importers.core import source_process
+from importers.models import SourceAccount
+from importers.sources import account_store
 from importers.sources.runner import open_account
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.dovecot import Dovecot, message, run_dovecot
@@ -99,12 +99,12 @@ def connect(http: HttpClient, server: Dovecot, provider: IdentityProvider) -> st
 
 
 def credential(pk: str) -> dict[str, str]:
-    return source_accounts.open_credential(account_of(pk))
+    return account_store.open_credential(account_of(pk))
 
 
 def let_expire(pk: str) -> None:
     expired = {**credential(pk), "expires_at": timezone.now().isoformat()}
-    source_accounts.update_credential(account_of(pk), expired)
+    account_store.update_credential(account_of(pk), expired)
 
 
 def letters() -> int:
@@ -168,7 +168,7 @@ def test_access_token_that_the_mail_server_refuses_is_renewed(
 ) -> None:
     pk = connect(http, server, provider)
     broken = {**credential(pk), "access_token": "not-a-token"}
-    source_accounts.update_credential(account_of(pk), broken)
+    account_store.update_credential(account_of(pk), broken)
 
     run_sync(pk)
     problem = account_of(pk).problem

@@ -10,10 +10,10 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from time_machine import Traveller
 
-from evidence.models.backups import BackupCopy, BackupPlan
 from evidence.models.connections import Connection
-from evidence.write import backup_plans
+from operations.backup import plans
 from operations.backup.keys import RecoveryKey, fingerprint, seal
+from operations.backup.models import BackupCopy, BackupPlan
 from tests.owner.consent.test_second_factor import enrol
 from tests.owner.pages.browser import Browser, Form, Page
 from tests.world import World
@@ -49,7 +49,7 @@ def confirm(alice: Browser, code: str = PASSWORD) -> Page:
 
 
 def plan(world: World) -> BackupPlan:
-    return backup_plans.get_plan(world.owner_id)
+    return plans.get_plan(world.owner_id)
 
 
 def add_copy(world: World, **values: Any) -> BackupCopy:
@@ -58,7 +58,7 @@ def add_copy(world: World, **values: Any) -> BackupCopy:
         "size_bytes": 5_000_000, "rows": 1234, "fingerprint": fingerprint(KEY.public_key),
         "sealed": seal(b"s" * 32, KEY.public_key),
     }  # fmt: skip
-    return backup_plans.add_copy(world.owner_id, {**defaults, **values})
+    return plans.add_copy(world.owner_id, {**defaults, **values})
 
 
 def shown_words(page: Page) -> list[str]:
@@ -124,7 +124,7 @@ def test_key_needs_a_code_if_there_is_a_second_factor(
 
 
 def test_another_key_replaces_the_first_for_later_backups(world: World, alice: Browser) -> None:
-    backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
+    plans.save_key(world.owner_id, KEY.public_key, now=MADE)
     add_copy(world)
 
     confirm(alice)
@@ -138,7 +138,7 @@ def test_another_key_replaces_the_first_for_later_backups(world: World, alice: B
 
 
 def test_schedule_is_saved_and_shown(world: World, alice: Browser, tmp_path: Path) -> None:
-    backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
+    plans.save_key(world.owner_id, KEY.public_key, now=MADE)
 
     page = answer(alice, "/backups/schedule", folder=f"{tmp_path}/", hour="3", daily="5")
 
@@ -173,7 +173,7 @@ def test_unusable_folder_is_refused(
 
 
 def test_backup_needs_a_key_and_a_place(world: World, alice: Browser) -> None:
-    backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
+    plans.save_key(world.owner_id, KEY.public_key, now=MADE)
 
     page = alice.press(form(alice.open("/backups")))
 
@@ -194,7 +194,7 @@ def test_store_is_tried_before_it_is_saved(world: World, alice: Browser) -> None
 
 
 def test_drill_takes_the_words_and_stores_none(world: World, alice: Browser) -> None:
-    backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
+    plans.save_key(world.owner_id, KEY.public_key, now=MADE)
     copy = add_copy(world)
     words = KEY.words
     wrong = " ".join([*words[:3], "zoo", *words[4:]])
@@ -210,21 +210,21 @@ def test_drill_takes_the_words_and_stores_none(world: World, alice: Browser) -> 
     assert "The drill starts within a few seconds." in page.text
     assert "A drill is running." in page.text
     copy.refresh_from_db()
-    assert backup_plans.open_drill_secret(copy) == b"s" * 32
+    assert plans.open_drill_secret(copy) == b"s" * 32
     assert alice.open("/backups/999999/drill").status == 404
 
 
 def test_copies_say_what_is_missing_and_what_a_drill_found(world: World, alice: Browser) -> None:
-    backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
+    plans.save_key(world.owner_id, KEY.public_key, now=MADE)
     copy = add_copy(world)
-    backup_plans.finish_drill(copy, problem="The file is damaged.", now=MADE)
+    plans.finish_drill(copy, problem="The file is damaged.", now=MADE)
 
     page = alice.open("/backups")
 
     assert "The last drill failed. The file is damaged." in page.text
     assert "This file is no longer in the folder" in page.text
     assert "Last drill never" in page.text
-    backup_plans.finish_drill(copy, problem="", now=MADE + timedelta(hours=1))
+    plans.finish_drill(copy, problem="", now=MADE + timedelta(hours=1))
     assert "Last drill 1 November 2026, 04:00 " in alice.open("/backups").text
 
 
@@ -236,10 +236,10 @@ def test_home_says_the_last_backup_and_drill_and_what_failed(world: World, alice
     Connection.unscoped.update(demo=True)
     assert "There is no backup yet." not in alice.open("/").text
     copy = add_copy(world)
-    backup_plans.finish_drill(copy, problem="", now=MADE)
-    backup_plans.save_key(world.owner_id, KEY.public_key, now=MADE)
+    plans.finish_drill(copy, problem="", now=MADE)
+    plans.save_key(world.owner_id, KEY.public_key, now=MADE)
     problem = {"code": "DiskFullError", "text": "The disk is full.", "at": MADE.isoformat()}
-    backup_plans.finish_run(plan(world), due_at=None, problem=problem)
+    plans.finish_run(plan(world), due_at=None, problem=problem)
 
     page = alice.open("/")
     assert "Last backup: 1 November 2026, 03:00 · Last drill: 1 November 2026, 03:00" in page.text

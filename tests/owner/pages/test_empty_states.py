@@ -13,7 +13,7 @@ from tests.world import PERSONAL, World, mail
 IMPORT = ["Import", "Live accounts"]
 CONNECT = ["Connect an app"]
 ADDRESSES = {
-    "Import": "admin:evidence_importrun_changelist",
+    "Import": "admin:importers_importrun_changelist",
     "Live accounts": "accounts",
     "Connect an app": "connect",
     "See months with records": "home",

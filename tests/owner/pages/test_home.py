@@ -12,7 +12,7 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, register_client
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant, Package
-from evidence.models.imports import ImportRun
+from importers.models import ImportRun
 from tests.ledger.test_tripwire import filled, read
 from tests.owner.pages.browser import Browser
 from tests.world import BANK, NOW, PERSONAL, WORK, World

@@ -14,8 +14,8 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from evidence.errors import IngestStorageError
-from evidence.models.imports import ImportRun
-from evidence.write import exports
+from importers.models import ImportRun
+from importers.runs import uploads
 from importers.runs.background import ImportWorker
 from owner.site import owner
 from tests.importers.imports import TORTURE, records, run
@@ -408,10 +408,10 @@ def test_a_disk_that_is_full_is_said_and_loses_no_slice(
         )
 
     assert put(-1, "").status_code == 400
-    upload = exports.create_upload(imports._workspace / "uploads", name="c.ics", size=len(content))
+    upload = uploads.create_upload(imports._workspace / "uploads", name="c.ics", size=len(content))
     with monkeypatch.context() as full:
         no_room = OSError(errno.ENOSPC, "No space left on device")
-        full.setattr(exports.Upload, "write_chunk", Mock(side_effect=no_room))
+        full.setattr(uploads.Upload, "write_chunk", Mock(side_effect=no_room))
         answer = put(0, upload.upload_id)
     assert (answer.status_code, answer.json()["error"]) == (507, "No space left on device")
 

@@ -7,8 +7,9 @@ import pytest
 from django.test import Client as HttpClient
 from django.utils import timezone
 
-from evidence.models.connections import Connection, SourceAccount
+from evidence.models.connections import Connection
 from importers.authoring.https_server import HttpsServer, https_server
+from importers.models import SourceAccount
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.dav_answers import DavAnswers
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
@@ -163,7 +164,7 @@ def test_home_page_shows_accounts_that_failed_or_are_stale(
 def test_owner_decides_about_many_deletions(
     http: HttpClient, server: Dovecot, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
-    monkeypatch.setattr("evidence.write.sync_batch.MAX_RECORDS", 1)
+    monkeypatch.setattr("importers.sources.sync_batch.MAX_RECORDS", 1)
     user = f"{answer}@mail.example"
     server.append(user, *messages(range(1, 5)))
     account = connect(http, server, user=user, is_mirror="on")

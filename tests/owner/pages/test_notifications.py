@@ -7,9 +7,9 @@ import pytest
 from django.test import Client as HttpClient
 
 from evidence.events import webhook_client
-from evidence.models.notifications import NotificationChannel, NotificationKind
-from evidence.write.notifications import MAX_CHANNELS, open_address
 from importers.authoring.https_server import HttpsServer, https_server
+from operations.notifications.models import NotificationChannel, NotificationKind
+from operations.notifications.store import MAX_CHANNELS, open_address
 from tests.operations.notification_receivers import add_channel, announce
 from tests.owner.pages.browser import Browser, Page
 from tests.world import World

@@ -9,9 +9,9 @@ from django.db.models import F
 from django.utils import timezone
 
 from evidence.models.connections import Connection
-from evidence.models.people import Mention, PeopleProgress, PersonCount, PersonMerge
-from evidence.write import table_copy
+from operations.backup import table_copy
 from owner.records import people_index
+from owner.records.models import Mention, PeopleProgress, PersonCount, PersonMerge
 from tests.owner.pages.browser import Browser, Page
 from tests.world import PERSONAL, WORK, World
 
@@ -357,7 +357,7 @@ def test_a_stream_that_names_nobody_any_more_has_no_people(eva: World) -> None:
 def test_backups_leave_derived_people_out_and_keep_merges(world: World) -> None:
     included = {table.name for table in table_copy.backup_tables()}
 
-    assert "evidence_personmerge" in included
+    assert "people_personmerge" in included
     assert included.isdisjoint(
         model._meta.db_table for model in (Mention, PersonCount, PeopleProgress)
     )

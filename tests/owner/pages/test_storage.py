@@ -8,8 +8,8 @@ from django.conf import settings
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from evidence.access import storage_sizes
 from evidence.write.blobs import put_blob
+from owner import storage_page
 from tests.owner.pages.browser import Browser
 from tests.world import BANK, NOW, PERSONAL, WORK, World, mail
 
@@ -17,14 +17,14 @@ from tests.world import BANK, NOW, PERSONAL, WORK, World, mail
 @pytest.fixture(autouse=True)
 def _whole_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read tables whole: in those of a test database, earlier tests left pages without rows."""
-    monkeypatch.setattr(storage_sizes, "SAMPLED_PAGES", 1_000_000)
+    monkeypatch.setattr(storage_page, "SAMPLED_PAGES", 1_000_000)
 
 
 def test_sizes_add_up_to_the_database(world: World) -> None:
     put_blob(PERSONAL, stream="messages", record_key="m1", media_type="image/png",
              chunks=[os.urandom(500_000)], now=NOW)  # fmt: skip
 
-    sizes = storage_sizes.storage_sizes()
+    sizes = storage_page.storage_sizes()
 
     parts = [sum(part.values()) for part in (sizes.records, sizes.blobs, sizes.index)]
     assert all(parts)
@@ -37,7 +37,7 @@ def test_sizes_add_up_to_the_database(world: World) -> None:
 def test_share_follows_the_bytes_and_not_the_number_of_records(world: World) -> None:
     world.put((WORK, "messages", mail("long", None, body_text=os.urandom(40_000).hex())))
 
-    sizes = storage_sizes.storage_sizes().records
+    sizes = storage_page.storage_sizes().records
 
     assert sizes[WORK] > sizes[PERSONAL]
 
@@ -46,7 +46,7 @@ def test_reads_each_table_once(world: World) -> None:
     with CaptureQueriesContext(
         connection,
     ) as queries:
-        storage_sizes.storage_sizes()
+        storage_page.storage_sizes()
 
     sizes = 2 if settings.PDPP_DISTRIBUTED else 1  # of the coordinator and of the nodes
     assert len(queries) <= 6 + sizes
