@@ -43,6 +43,19 @@ def count_pending_migrations() -> int:
     return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
+def unknown_migrations() -> list[Migration]:
+    """Return the migrations of the database that this version does not ship, in apps that it has.
+
+    They are those of a later version, or of a state that was never released. Two queries at most.
+    """
+    loader = MigrationLoader(connection)
+    return sorted(
+        (app, name)
+        for app, name in loader.applied_migrations
+        if app in loader.migrated_apps and (app, name) not in loader.disk_migrations
+    )
+
+
 def migrate_to(target: Collection[Migration]) -> None:
     """Migrate a new or older database to exactly this state."""
     for app, name in _last_migrations(target):

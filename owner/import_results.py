@@ -82,16 +82,15 @@ def run_bar(run: ImportRun) -> list[BarPart]:
 def account_results(run: ImportRun) -> Iterator[AccountResult]:
     totals = ImportTotals({})
     totals.load(run.totals)
-    has_outcome = any(total.new or total.changed for total in totals.totals.values())
     for (stream, account, currency), total in sorted(totals.totals.items()):
         unchanged = total.items - total.new - total.changed - total.refused
-        is_known = has_outcome or not (run.created or run.updated)  # not of an earlier release
-        counts = {"new": total.new, "changed": total.changed} if is_known else {}
         yield AccountResult(
             name=escape_invisible(totals.names.get(account, account)),
             stream=stream.replace("_", " "),
             url=stream_url(run.connection_id, stream),
-            bar=bar_parts(**counts, unchanged=unchanged, left=total.refused) if is_known else [],
+            bar=bar_parts(
+                new=total.new, changed=total.changed, unchanged=unchanged, left=total.refused
+            ),
             first=total.first,
             last=total.last,
             sum="" if total.sum is None else format_sum(Decimal(total.sum), currency),

@@ -17,7 +17,7 @@ import django
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import BaseCommand, CommandError, ManagementUtility, get_commands
 from django.core.management.color import color_style
-from django.db import InterfaceError, OperationalError, ProgrammingError
+from django.db import DatabaseError, InterfaceError, OperationalError, ProgrammingError
 from psycopg.errors import UndefinedTable
 from typing_extensions import override
 
@@ -30,28 +30,37 @@ PENDING = (
     "The database lacks {count} migrations of this version. Nothing was done. Run"
     " `python manage.py migrate`, or start the server with `make run`, then this command again."
 )
+OTHER_VERSION = (
+    "The database was made by another version of PDPP (it has the migration {app} {name}), which this"
+    " version cannot read. Nothing was done. Use that version, or name another database."
+)
 NO_TABLES = "The database has no tables. Create them: manage.py migrate"
 NO_CONNECTION = "Cannot connect to the database: {why}. Check that it is running and that DATABASE_URL is correct."
 
 
-class PendingMigrationsError(CommandError):
-    """A command needs tables that the database has not."""
+class SchemaError(CommandError):
+    """The tables of the database are not those that a command needs."""
 
 
-def require_migrations(command: str) -> None:
-    """Raise ``PendingMigrationsError`` if a command of ours needs migrations that have not run."""
+def require_schema(command: str) -> None:
+    """Raise ``SchemaError`` if the tables are of another version, or lack migrations that a command needs."""
     django.setup()
-    if get_commands().get(command) not in OWN_APPS or command in WITHOUT_TABLES:
-        return
-    from operations.schema_version import count_pending_migrations
+    from operations.schema_version import count_pending_migrations, unknown_migrations
 
+    with contextlib.suppress(DatabaseError):  # a command that needs the database reports it
+        if unknown := unknown_migrations():
+            app, name = unknown[-1]
+            raise SchemaError(OTHER_VERSION.format(app=app, name=name))
+    package = str(get_commands().get(command)).partition(".")[0]
+    if package not in OWN_APPS or command in WITHOUT_TABLES:
+        return
     if count := count_pending_migrations():
-        raise PendingMigrationsError(PENDING.format(count=count))
+        raise SchemaError(PENDING.format(count=count))
 
 
 def describe(error: Exception) -> str | None:
     """Return a message for an error of the environment, or None. Never quotes a statement."""
-    if isinstance(error, PendingMigrationsError):
+    if isinstance(error, SchemaError):
         return str(error)
     if isinstance(error, ImproperlyConfigured):
         return f"Invalid settings: {error}"
@@ -142,7 +151,7 @@ def _run(argv: list[str]) -> None:
     with contextlib.ExitStack() as running:
         if needs_database and {"--help", "-h"}.isdisjoint(arguments):
             _start_database(running)
-            require_migrations(command)
+            require_schema(command)
         ServerCommands([argv[0], *arguments]).execute()
 
 

@@ -103,8 +103,7 @@ def disclosures_between(
 def parse_covered(covered: str, record_count: int, *, rows: int = 1) -> list[DisclosedStream]:
     """Return the streams in the JSON text of a row, or of several rows with the same text.
 
-    Rows of earlier releases have no number for each stream. If they cover one stream, it has all
-    their records.
+    An aggregate names no record of a stream; if it covers one stream, that has all counted records.
     """
     streams = [(*stream, 0) if len(stream) == 3 else stream for stream in orjson.loads(covered)]
     is_uncounted = len(streams) == 1 and not streams[0][3]

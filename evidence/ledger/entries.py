@@ -53,10 +53,7 @@ class ChainHead(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """A row of the ledger without its hashes.
-
-    `covered` is JSON text. `record_digests` is None in rows of releases that wrote no digests.
-    """
+    """A row of the ledger without its hashes. `covered` is JSON text."""
 
     chain: str
     seq: int
@@ -69,7 +66,7 @@ class LedgerEntry:
     record_count: int
     size_bytes: int
     pseudonyms: tuple[UUID, ...]
-    record_digests: tuple[bytes, ...] | None
+    record_digests: tuple[bytes, ...]
 
     def digest(self, previous: bytes) -> bytes:
         """Return the SHA-256 of `previous` and every field."""
@@ -92,9 +89,8 @@ class LedgerEntry:
         yield str(self.record_count).encode()
         yield str(self.size_bytes).encode()
         yield from (pseudonym.bytes for pseudonym in self.pseudonyms)
-        if self.record_digests is not None:
-            yield RECORD_DIGESTS
-            yield from self.record_digests
+        yield RECORD_DIGESTS
+        yield from self.record_digests
 
 
 class RecordReference(NamedTuple):

@@ -78,6 +78,6 @@ def _current_digests(pseudonyms: set[UUID]) -> dict[UUID, set[bytes]]:
 
 
 def _is_changed(row: Disclosure, current: dict[UUID, set[bytes]]) -> bool:
-    digests = map(bytes, row.record_digests or ())
+    digests = map(bytes, row.record_digests)
     pairs = zip(row.pseudonyms, digests, strict=True)
     return any(current.get(pseudonym, {digest}) != {digest} for pseudonym, digest in pairs)

@@ -36,13 +36,11 @@ class LedgerProblem:
 class VerificationReport:
     """What was verified; `problems` is empty if the ledger is intact.
 
-    `warnings` names unsigned rows of a server that was idle or stopped. `rows_without_digests`
-    counts rows of earlier releases, whose pseudonyms cannot be verified.
+    `warnings` names unsigned rows of a server that was idle or stopped.
     """
 
     chains: int = 0
     rows: int = 0
-    rows_without_digests: int = 0
     checkpoints: int = 0
     problems: list[LedgerProblem] = field(default_factory=list)
     warnings: list[LedgerProblem] = field(default_factory=list)
@@ -61,9 +59,7 @@ def entry_from_row(row: Disclosure) -> LedgerEntry:
         record_count=row.record_count,
         size_bytes=row.size_bytes,
         pseudonyms=tuple(row.pseudonyms),
-        record_digests=None
-        if row.record_digests is None
-        else tuple(map(bytes, row.record_digests)),
+        record_digests=tuple(map(bytes, row.record_digests)),
     )
 
 
@@ -177,7 +173,6 @@ def _chain_problems(
             yield problem
             break
         seq, previous = row.seq, bytes(row.digest)
-        report.rows_without_digests += row.record_digests is None
         links.add(row)
         if seq > last_signed:
             unsigned.add(row)
@@ -246,8 +241,8 @@ def export_lines(owner_id: str) -> Iterator[Json]:
         "earlier_public_keys": previous_keys,
         "hash": "sha256 of each part as <length>:<bytes> - previous, chain, seq, at in microseconds"
         " since 1970, client_id, token_id, request_id, route, covered, record_count, size_bytes,"
-        " then each pseudonym as 16 bytes; if record_digests is not null, then the text"
-        " 'record digests' and each digest as 32 bytes; numbers as decimal text",
+        " then each pseudonym as 16 bytes, the text 'record digests' and each digest as 32 bytes;"
+        " numbers as decimal text",
         "record_digests": "one for each pseudonym: HMAC-SHA256 of connection_id, stream and"
         " record_key, each as <length>:<bytes>, under the nonce that the server stores until the"
         " record is erased",
@@ -270,7 +265,6 @@ def export_lines(owner_id: str) -> Iterator[Json]:
 
 
 def _row(row: Disclosure) -> Json:
-    digests = row.record_digests
     return {
         "object": "disclosure",
         "chain": row.chain,
@@ -284,7 +278,7 @@ def _row(row: Disclosure) -> Json:
         "record_count": row.record_count,
         "size_bytes": row.size_bytes,
         "pseudonyms": [str(pseudonym) for pseudonym in row.pseudonyms],
-        "record_digests": None if digests is None else [bytes(digest).hex() for digest in digests],
+        "record_digests": [bytes(digest).hex() for digest in row.record_digests],
         "previous": bytes(row.previous).hex(),
         "digest": bytes(row.digest).hex(),
     }

@@ -263,7 +263,7 @@ def _row(entry: LedgerEntry) -> tuple[Any, ...]:
         entry.chain, entry.seq, entry.at, entry.client_id, entry.token_id, entry.request_id,
         entry.route, entry.covered, entry.record_count, entry.size_bytes,
         text_array(pseudonym.hex for pseudonym in entry.pseudonyms),
-        text_array(f"\\x{digest.hex()}" for digest in entry.record_digests or ()),
+        text_array(f"\\x{digest.hex()}" for digest in entry.record_digests),
     )  # fmt: skip
 
 

@@ -954,7 +954,7 @@ class Migration(migrations.Migration):
                 ("record_count", models.IntegerField()),
                 ("size_bytes", models.BigIntegerField()),
                 ("pseudonyms", ArrayField(base_field=models.UUIDField())),
-                ("record_digests", ArrayField(base_field=models.BinaryField(), null=True)),
+                ("record_digests", ArrayField(base_field=models.BinaryField())),
                 ("previous", models.BinaryField()),
                 ("digest", models.BinaryField()),
             ],

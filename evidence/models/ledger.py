@@ -37,10 +37,9 @@ class Disclosure(models.Model):
     """One response, as far as it concerns one chain.
 
     ``covered`` is JSON text of the disclosed fields and the number of records, if there are any:
-    ``[[connection_id, stream, [field, …], records], …]``. Earlier releases wrote no number.
+    ``[[connection_id, stream, [field, …], records], …]``.
     ``size_bytes`` is the size of the response as UTF-8 JSON, or the number of blob bytes sent.
-    ``record_digests`` has one digest per record, in the order of ``pseudonyms``; it is null in
-    rows of releases that wrote no digests.
+    ``record_digests`` has one digest per record, in the order of ``pseudonyms``.
     ``digest`` is SHA-256 over ``previous`` and every other column.
     """
 
@@ -56,7 +55,7 @@ class Disclosure(models.Model):
     record_count = models.IntegerField()
     size_bytes = models.BigIntegerField()
     pseudonyms = ArrayField(models.UUIDField())
-    record_digests = ArrayField(models.BinaryField(), null=True)
+    record_digests = ArrayField(models.BinaryField())
     previous = models.BinaryField()
     digest = models.BinaryField()
 

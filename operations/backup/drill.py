@@ -26,7 +26,6 @@ from operations.backup.restore import Verification
 from operations.postgres import server as embedded_postgres
 
 PREFIX = "pdpp_drill_"
-"""Earlier releases added no id of the installation's database."""
 MAX_AGE = timedelta(days=1)
 """Older databases were left behind by a killed process."""
 POLL_SECONDS = 0.2
@@ -60,7 +59,7 @@ def scratch_prefix() -> str:
 
 
 def _abandoned_databases(now: datetime) -> list[str]:
-    pattern = re.compile(rf"(?:{scratch_prefix()}|{PREFIX})(\d+)_[0-9a-f]{{8}}")
+    pattern = re.compile(rf"{scratch_prefix()}(\d+)_[0-9a-f]{{8}}")
     with connection.cursor() as cursor:
         cursor.execute("SELECT datname FROM pg_database")
         matches = [pattern.fullmatch(name) for (name,) in cursor]

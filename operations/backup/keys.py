@@ -142,8 +142,7 @@ def _single_mistakes(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 MAGIC = b"pdpp backup "
-FORMAT_VERSION = 2
-"""Version 1 had no recovery keys; otherwise it is the same."""
+FORMAT_VERSION = 1
 HEADER_LINE_MAX_BYTES = 1_024
 SCRYPT_LOG_N = 16
 """64 MiB and about 0.2 seconds for each guess."""
@@ -189,7 +188,6 @@ class FileHeader(NamedTuple):
     `sealed` is the secret of the file, sealed to the recovery key with this fingerprint.
     """
 
-    version: int
     kind: str
     salt: bytes
     log_n: int = SCRYPT_LOG_N
@@ -203,7 +201,7 @@ class FileHeader(NamedTuple):
             members |= {"fingerprint": self.fingerprint, "sealed": self.sealed.hex()}
         else:
             members["log_n"] = self.log_n
-        return MAGIC + b"%d\n" % self.version + orjson.dumps(members) + b"\n"
+        return MAGIC + b"%d\n" % FORMAT_VERSION + orjson.dumps(members) + b"\n"
 
     def derive_key(self, secret: Secret) -> bytes:
         """Return the key of the file. Raises WrongKeyError."""
@@ -234,11 +232,10 @@ def new_header(secret: Secret | Recipient) -> tuple[FileHeader, bytes]:
     """Return the header of a new file, and its key."""
     salt = secrets.token_bytes(16)
     if isinstance(secret, Secret):
-        header = FileHeader(FORMAT_VERSION, secret.kind, salt)
+        header = FileHeader(secret.kind, salt)
         return header, header.derive_key(secret)
     content = secrets.token_bytes(32)
     header = FileHeader(
-        FORMAT_VERSION,
         RECOVERY,
         salt,
         fingerprint=fingerprint(secret.public_key),
@@ -260,7 +257,7 @@ def read_header(file: IO[bytes]) -> FileHeader:
         raise NewerFormatError
     parameters = _read_line(file)
     try:
-        header = _parse(int(version), orjson.loads(parameters))
+        header = _parse(orjson.loads(parameters))
     except (KeyError, TypeError, ValueError):
         raise WrongKeyError from None
     if header.log_n not in SCRYPT_LOG_N_ALLOWED or header.lines != line + parameters:
@@ -268,14 +265,12 @@ def read_header(file: IO[bytes]) -> FileHeader:
     return header
 
 
-def _parse(version: int, members: dict[str, str]) -> FileHeader:
+def _parse(members: dict[str, str]) -> FileHeader:
     kind, salt = str(members["key"]), bytes.fromhex(members["salt"])
     if kind == RECOVERY:
         sealed = bytes.fromhex(members["sealed"])
-        return FileHeader(
-            version, kind, salt, fingerprint=str(members["fingerprint"]), sealed=sealed
-        )
-    return FileHeader(version, kind, salt, log_n=int(members["log_n"]))
+        return FileHeader(kind, salt, fingerprint=str(members["fingerprint"]), sealed=sealed)
+    return FileHeader(kind, salt, log_n=int(members["log_n"]))
 
 
 def _read_line(file: IO[bytes]) -> bytes:

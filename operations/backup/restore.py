@@ -26,7 +26,6 @@ from operations.backup.keys import Secret
 from operations.backup.table_copy import Table
 
 Migration = tuple[str, str]
-PLAN_TABLE = "backup_backupplan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +133,7 @@ class BackupReader:
                 raise DamagedError
             table_copy.reset_sequences()
             paused, ended = suspend_all(now=now)
-            if PLAN_TABLE in counts:  # backups of earlier releases have no plan
-                plans.pause_all()
+            plans.pause_all()
         return RestoreSummary(counts, paused, ended, closing)
 
     def _load_tables(self, on_table: ReportTable) -> Iterator[tuple[str, int]]:

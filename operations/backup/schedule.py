@@ -265,9 +265,8 @@ def latest(copies: Sequence[BackupCopy]) -> Latest:
 
 
 def _failures(plan: BackupPlan) -> list[str]:
-    """Return why the last backup failed, for each place. Earlier releases stored one text."""
-    problem = plan.problem or {}
-    return problem.get("texts") or [problem[name] for name in ("text",) if name in problem]
+    """Return why the last backup failed, for each place."""
+    return list((plan.problem or {}).get("texts", ()))
 
 
 def _first_step(plan: BackupPlan) -> str:

@@ -101,6 +101,23 @@ def data_version(data: Path) -> int:
     return int((data / "PG_VERSION").read_text())
 
 
+FORMAT_FILE, FORMAT = "FORMAT", "1"
+"""A file beside the data, written when the data is created. Data without it precedes 0.1.0."""
+
+
+def require_readable(home: Path) -> None:
+    """Raise ``EmbeddedPostgresError`` for data of a state that was never released, or of a later format.
+
+    Reads nothing but the file, and changes nothing.
+    """
+    file = home / FORMAT_FILE
+    if (home / "data").exists() and (not file.exists() or file.read_text().strip() != FORMAT):
+        raise EmbeddedPostgresError(
+            f"{home} was made by another version of PDPP, which this version cannot read. Nothing was"
+            " changed. Move the folder away, or name another one with PDPP_VAR, and start again."
+        )
+
+
 def program_version(binaries: Path) -> int:
     """Return the major version of a server. Raises ``EmbeddedPostgresError`` if there is none."""
     try:

@@ -132,6 +132,7 @@ class EmbeddedPostgres:
 
     def _require_matching_version(self) -> None:
         """Raise if the data has another version, or an upgrade was interrupted."""
+        installation.require_readable(self.home)
         if self.data.exists():
             written_by, installed = data_version(self.data), program_version(self.programs)
             if written_by == installed:
@@ -223,6 +224,7 @@ class EmbeddedPostgres:
             "--builtin-locale=C.UTF-8",
             *(["--no-sync"] if self.scratch else []),
         )
+        (self.home / installation.FORMAT_FILE).write_text(installation.FORMAT)
         draft.rename(self.data)
 
     def _launch(self) -> None:

@@ -22,6 +22,7 @@ from operations.postgres.installation import (
     data_version,
     find_programs,
     program_version,
+    require_readable,
 )
 from operations.postgres.server import SUPERUSER, UPGRADE_DIRECTORY, EmbeddedPostgres, url
 
@@ -57,6 +58,7 @@ def upgrade(home: Path, *, programs: Path | None = None) -> UpgradeResult | None
             if (home / UPGRADE_DIRECTORY / COMPLETE_MARKER).exists()
             else None
         )
+    require_readable(home)
     old = data_version(data)
     if old == new:
         return None

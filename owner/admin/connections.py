@@ -56,13 +56,6 @@ def look_up(request: HttpRequest) -> HttpResponse:
     return page(request, "expert/record_look_up", title="Look up a record", context={"form": form})
 
 
-def earlier_address(request: HttpRequest) -> HttpResponse:
-    """Redirect the addresses that list and record pages had in earlier releases."""
-    said = request.GET
-    connection_id, stream = said.get("connection") or "-", said.get("stream") or "-"
-    return _open(connection_id, stream, said.get("key", ""))
-
-
 def _open(connection_id: str, stream: str, key: str) -> HttpResponse:
     address = record_url(connection_id, stream, key) if key else stream_url(connection_id, stream)
     return redirect(address)
@@ -165,9 +158,7 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
     def own_pages(self) -> Iterable[OwnPage]:
         pages: list[OwnPage] = [
             ("record/look-up/", look_up, "record_lookup"),
-            ("record/list/", earlier_address, "record_list"),
             ("record/who/", visibility_page.who_can_see, "record_who"),
-            ("record/", earlier_address, "record"),
             ("erase/", erasure_pages.ask, "erase"),
             ("erasures/", erasure_pages.receipts_page, "erasures"),
             ("erasures/<path:object_id>/progress/", erasure_pages.progress, "erasure_progress"),

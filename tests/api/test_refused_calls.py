@@ -107,7 +107,7 @@ def test_the_extent_of_a_grant_is_shown(world: World, terms: dict[str, Any], ext
 def test_a_field_that_is_shown_but_not_filterable_is_named(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Grants of earlier releases do not allow filtering by arrays."""
+    """A grant may show a field that it does not allow filtering by."""
     monkeypatch.setattr(grant_terms, "_is_filterable", lambda stream, name: name != "labels")
     fields = ["id", "labels", "subject"]
     of_mail = StreamRequest(name="messages", fields=fields)

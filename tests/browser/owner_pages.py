@@ -100,8 +100,6 @@ PAGES = (
     "/admin/evidence/connection/{quoted_personal}/change/",
     "/admin/evidence/connection/keep/?connection={personal}",
     "/admin/evidence/connection/record/look-up/",
-    "/admin/evidence/connection/record/list/?connection={personal}&stream=messages",
-    "/admin/evidence/connection/record/?connection={personal}&stream=messages&key=m1",
     "/admin/evidence/connection/record/who/?connection={personal}&stream=messages&key=m1",
     "/admin/evidence/connection/erase/?of=stream&connection={personal}&stream=messages",
     "/admin/evidence/connection/erasures/",

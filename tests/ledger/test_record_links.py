@@ -10,13 +10,12 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection, transaction
+from django.db import connection
 from time_machine import Traveller
 
 from evidence.access.crypto import ROTATION_GROUPS, keys_for
 from evidence.ledger.checkpoints import create_checkpoint
-from evidence.ledger.entries import GENESIS, ChainHead, seal
-from evidence.ledger.verification import entry_from_row, export_lines, verify
+from evidence.ledger.verification import export_lines, verify
 from evidence.models.ledger import Disclosure, Pseudonym
 from evidence.write.record_erasure import delete_record
 from tests.ledger.test_whole_or_not import tamper
@@ -86,20 +85,11 @@ def test_a_second_record_under_a_pseudonym_is_a_fault(read: World) -> None:
     assert messages(read) == [CHANGED]
 
 
-@pytest.mark.parametrize("digests", ["NULL", "'{}'", "record_digests[2:]",
+@pytest.mark.parametrize("digests", ["'{}'", "record_digests[2:]",
                                      "array_cat(record_digests[2:], record_digests[1:1])"])  # fmt: skip
 def test_removed_or_exchanged_digests_are_a_fault(read: World, digests: str) -> None:
     tamper(f"UPDATE evidence_disclosure SET record_digests = {digests} WHERE seq = 1")  # noqa: S608 - from above
     assert messages(read) == [ROW_CHANGED]
-
-
-def test_a_pseudonym_in_the_place_of_a_digest_is_a_fault(world: World) -> None:
-    """The hash of a row without digests must differ when its bytes move to the other column."""
-    world.get(LIST, connection_id=PERSONAL, limit=2)
-    convert_ledger_to_earlier_release()
-    tamper("UPDATE evidence_disclosure SET pseudonyms = pseudonyms[:1],"
-           " record_digests = ARRAY[uuid_send(pseudonyms[2])]")  # fmt: skip
-    assert ROW_CHANGED in messages(world)
 
 
 def test_an_erased_record_leaves_the_ledger_whole(read: World) -> None:
@@ -174,8 +164,7 @@ def hash_of(line: dict[str, Any]) -> str:
     parts += [line[name] for name in ("client_id", "token_id", "request_id", "route", "covered",
                                       "record_count", "size_bytes")]  # fmt: skip
     parts += [UUID(pseudonym).bytes for pseudonym in line["pseudonyms"]]
-    if line["record_digests"] is not None:
-        parts += ["record digests", *map(bytes.fromhex, line["record_digests"])]
+    parts += ["record digests", *map(bytes.fromhex, line["record_digests"])]
     digest = hashlib.sha256()
     for part in parts:
         encoded = part if isinstance(part, bytes) else str(part).encode()
@@ -183,46 +172,12 @@ def hash_of(line: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def convert_ledger_to_earlier_release() -> None:
-    """Rewrite the ledger as a release without record digests wrote it, without checkpoints."""
-    with transaction.atomic():
-        tamper("UPDATE evidence_disclosure SET record_digests = NULL")
-        heads: dict[str, ChainHead] = {}
-        for row in Disclosure.unscoped.order_by("chain", "seq"):
-            previous = heads[row.chain].digest if row.chain in heads else GENESIS
-            digest = entry_from_row(row).digest(previous)
-            heads[row.chain] = ChainHead(row.chain, row.seq, digest)
-            tamper("UPDATE evidence_disclosure SET previous = %s, digest = %s WHERE chain = %s AND seq = %s",
-                   previous, digest, row.chain, row.seq)  # fmt: skip
-        for head in heads.values():
-            tamper("UPDATE evidence_chain SET digest = %s, seal = %s WHERE chain = %s",
-                   head.digest, seal(head), head.chain)  # fmt: skip
-        tamper("DELETE FROM evidence_checkpoint")
-        for table in ("evidence_disclosure", "evidence_checkpoint"):
-            connection.cursor().execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
-
-
-def test_rows_of_an_earlier_release_verify_and_are_counted(world: World) -> None:
-    world.get(LIST)
-    convert_ledger_to_earlier_release()
-    world.get(LIST)
-    out = StringIO()
-    call_command("ledger", "verify", stdout=out)
-    assert out.getvalue() == (
-        "The ledger is whole: 2 rows in 1 chains, 0 checkpoints.\n"
-        "1 rows were written by an earlier release, without digests that prove which records they"
-        " disclosed.\n"
-    )
-
-
 def test_an_export_verifies_elsewhere_and_has_no_nonce(world: World) -> None:
     world.get(LIST)
-    convert_ledger_to_earlier_release()
     world.get(LIST)
     lines = list(export_lines(world.owner_id))
     rows = [line for line in lines if line["object"] == "disclosure"]
     assert [hash_of(row) for row in rows] == [row["digest"] for row in rows]
-    assert [row["record_digests"] is None for row in rows] == [True, False]
     assert not [row for row in pseudonyms() if str(row.nonce) in str(lines)]
 
 

@@ -238,7 +238,7 @@ def test_damaged_or_foreign_backup_is_rejected(
         content[:middle]: "cut short",
         edited: "changed, damaged",
         content + b"x": "changed, damaged",
-        b"pdpp backup 3" + content[13:]: "newer version",
+        b"pdpp backup 2" + content[13:]: "newer version",
         b"GIF89a": "not a PDPP backup",
         content.replace(b'"log_n":16', b'"log_n":15', 1): "does not open",
     }.items():

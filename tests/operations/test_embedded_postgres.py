@@ -265,3 +265,19 @@ def test_root_switches_account_and_others_do_not(fresh: Path) -> None:
     else:
         assert runs_as == os.geteuid()
         assert installation.server_account(fresh / "data") is None
+
+
+@pytest.mark.parametrize("written", [None, "2"])
+def test_data_of_another_version_of_pdpp_is_refused_and_not_touched(
+    home: Path, written: str | None
+) -> None:
+    file = home / installation.FORMAT_FILE
+    assert file.read_text() == installation.FORMAT
+    file.unlink() if written is None else file.write_text(written)
+    before = {path: path.lstat().st_mtime_ns for path in home.rglob("*")}
+
+    with pytest.raises(EmbeddedPostgresError, match=r"Nothing was changed\. Move the folder away"):
+        EmbeddedPostgres(home).start()
+
+    assert {path: path.lstat().st_mtime_ns for path in home.rglob("*")} == before
+    assert postgres_processes(home) == []

@@ -481,16 +481,3 @@ def test_log_names_no_address(
     assert "a notification by webhook failed" in caplog.text
     for secret in (SECRET_PATH, "localhost", PASSWORD, "home.example"):
         assert secret not in caplog.text
-
-
-def test_earlier_mail_settings_are_named_at_the_start(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from pdpp_site.management.commands import run
-
-    monkeypatch.setenv("PDPP_MAIL_URL", "smtp://user:hush@mail.example")
-    run.Command()._check_mail_settings()
-
-    said = capsys.readouterr().err
-    assert "PDPP_MAIL_URL and PDPP_MAIL_TO are not read any more" in said
-    assert "hush" not in said

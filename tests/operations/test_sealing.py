@@ -199,17 +199,3 @@ def test_damage_of_a_sealed_file_is_told_from_a_missing_end() -> None:
         read_file(head + b"".join(parts[:-1]), secret)
     with pytest.raises(DamagedError):
         read_file(head + b"".join(parts[:-1]) + bytes(len(parts[-1])), secret)
-
-
-FIRST_RELEASE = (
-    b'pdpp backup 1\n{"key":"file","salt":"73616c7473616c7473616c7473616c74","log_n":16}\n'
-)
-
-
-def test_backup_of_the_first_format_still_opens() -> None:
-    """Its header has another version; nothing else differs."""
-    file = FIRST_RELEASE + bytes.fromhex(
-        "03c35551f2468d84de5948606d51768bfc6c7348ee4aba692e5bb11067dee4"
-    )
-
-    assert read_file(file) == [(FrameKind.CLOSING, b"{}")]

@@ -72,11 +72,6 @@ class Command(BaseCommand):
         if report.problems:
             raise CommandError(f"The ledger is not whole: {counted} read.")
         self.stdout.write(f"The ledger is whole: {counted}.")
-        if report.rows_without_digests:
-            self.stdout.write(
-                f"{report.rows_without_digests} rows were written by an earlier release, without"
-                " digests that prove which records they disclosed."
-            )
 
     def _checkpoint(self, owner_id: str, options: Mapping[str, Any]) -> None:
         made = create_checkpoint(owner_id, now=timezone.now())

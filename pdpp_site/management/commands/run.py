@@ -86,7 +86,6 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         self._check_version()
         self._check_watch_folder()
-        self._check_mail_settings()
         _prepare()
         info = _startup_info()
         # Before threads start: threads importing each other's modules could deadlock.
@@ -103,14 +102,6 @@ class Command(BaseCommand):
             self.stderr.write(
                 f"PDPP_WATCH: {settings.PDPP_WATCH} is not a folder. Imports from it start when it"
                 " exists."
-            )
-
-    def _check_mail_settings(self) -> None:
-        """Warn of settings that earlier versions read."""
-        if os.environ.get("PDPP_MAIL_URL") or os.environ.get("PDPP_MAIL_TO"):
-            self.stderr.write(
-                "PDPP_MAIL_URL and PDPP_MAIL_TO are not read any more. Add mail at"
-                f" {settings.PDPP_PUBLIC_URL}/notifications."
             )
 
     def _check_version(self) -> None:

@@ -12,8 +12,8 @@ from operations.backup import command_options
 from operations.backup.drill import drill
 from operations.backup.dump import run_to_end
 from operations.backup.errors import BackupError, DrillFailedError
+from operations.backup.management.commands.restore import format_verification
 from operations.backup.restore import describe_database_error
-from operations.management.commands.restore import format_verification
 
 
 class Command(BaseCommand):
