@@ -21,7 +21,8 @@ MAX_TITLE_CHARS, MAX_TITLE_BYTES = 80, 160
 _MAX_ACTOR_BYTES, _MAX_MATCH_BYTES = 80, 700
 _MAX_SOURCE_CHARS = 100
 _MAX_CUT_NAMES = 6
-_MAX_ID_CHARS = 480
+_MAX_ID_CHARS = 820
+"""The longest handle of a storable key: two names of 64 and a key of 200 bytes, escaped, in base64."""
 _TITLE_FIELDS = ("subject", "title", "name", "filename", "summary")
 _OPEN, _CLOSE = "<mark>", "</mark>"
 _TAG = re.compile(r"</?mark>")

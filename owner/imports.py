@@ -134,7 +134,7 @@ class ImportAdmin(OwnerAdmin[ImportRun]):
             ("<path:object_id>/change/", report, "importrun_change"),
         ]
         return [
-            path(route, self.admin_site.admin_view(view), name=f"evidence_{name}")
+            path(route, self.admin_site.admin_view(view), name=f"importers_{name}")
             for route, view, name in ours
         ]
 

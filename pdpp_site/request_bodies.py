@@ -116,7 +116,9 @@ LARGE_ROUTES = (
     LargeRoute("/v1/state/", MAX_STATE_BYTES, refuse_without_owner_token),
     LargeRoute("/v1/connectors", MAX_DECLARATION_BYTES, refuse_without_owner_token),
     LargeRoute("/connectors", MAX_DECLARATION_BYTES, refuse_without_owner_token),
-    LargeRoute("/admin/evidence/importrun/", limits.INGEST_MAX_BYTES, refuse_without_owner_session),
+    LargeRoute(
+        "/admin/importers/importrun/", limits.INGEST_MAX_BYTES, refuse_without_owner_session
+    ),
     LargeRoute("/admin/", OWNER_FORM_BYTES, refuse_without_owner_session),
     LargeRoute("/connected/", OWNER_FORM_BYTES, refuse_without_owner_session),
     LargeRoute("/oauth/authorize", OWNER_FORM_BYTES, refuse_without_owner_session),

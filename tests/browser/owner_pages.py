@@ -31,7 +31,7 @@ CHAT_EXPORT = b"03/04/26, 08:30 - Jonas: hi\n05/06/26, 08:30 - Jonas: ho\n"
 
 EMPTY = ("/", "/search", "/search?q=lease", "/day/2026-01-10", "/people", "/activity",
     "/activity/refused", "/connected", "/connected/give", "/accounts", "/backups", "/notifications",
-    "/storage", "/admin/", "/admin/evidence/importrun/",
+    "/storage", "/admin/", "/admin/importers/importrun/",
     "/admin/evidence/connection/", "/admin/evidence/connection/erasures/",
     "/admin/evidence/source/", "/admin/evidence/accesstoken/",
 )  # fmt: skip
@@ -109,10 +109,10 @@ PAGES = (
     "/admin/evidence/grant/{quoted_grant}/limits/",
     "/admin/evidence/grant/{quoted_grant}/revoke/",
     "/admin/evidence/grant/{quoted_grant}/token/",
-    "/admin/evidence/importrun/",
-    "/admin/evidence/importrun/upload/{upload}/",
-    "/admin/evidence/importrun/waiting/{waiting}/",
-    "/admin/evidence/importrun/{run}/change/",
+    "/admin/importers/importrun/",
+    "/admin/importers/importrun/upload/{upload}/",
+    "/admin/importers/importrun/waiting/{waiting}/",
+    "/admin/importers/importrun/{run}/change/",
     "/admin/evidence/source/",
     "/admin/evidence/source/{source}/change/",
 )
@@ -128,7 +128,7 @@ NO_PAGES = {
     "files/<str:connection_id>/<path:blob_id>",
     "html/<str:connection_id>/<str:stream>",  # the frame of a mail
     "admin/evidence/connection/erasures/<path:object_id>/progress/",
-    "admin/evidence/importrun/upload/<path:object_id>/progress/",
+    "admin/importers/importrun/upload/<path:object_id>/progress/",
     "admin/r/<path:content_type_id>/<path:object_id>/",
     "admin/<app_label>/",
     "admin/<url>",

@@ -108,6 +108,32 @@ def test_schema_of_shared_stream_lists_every_source(bearer: str) -> None:
 
 
 @scenario("C9")
+def test_schema_of_shared_stream_shows_the_fields_and_aggregations_of_every_source(
+    bearer: str,
+) -> None:
+    rows = parsed_text(real.call(bearer, "schema", stream="messages"))["streams"]
+
+    assert {row["connector_key"]: set(row["fields"]) for row in rows} == {
+        "mail": {"id", "thread_id", "subject", "from_name", "from_email", "received_at", "labels",
+                 "is_seen", "size_bytes", "body_text"},
+        "workspace": {"id", "channel", "author", "sent_at", "text"},
+    }  # fmt: skip
+    for row in rows:
+        connection = min(row["connections"])
+        target = {"stream": "messages", "connection_id": connection}
+        for name, summary in row["fields"].items():
+            flags = summary.split(",")
+            groups = next((flag[2:].split("|") for flag in flags if flag.startswith("a=")), [])
+            if "group_by" in groups:
+                call = {**target, "metric": "count", "group_by": name}
+                assert not real.call(bearer, "aggregate", **call).is_error, (row["label"], name)
+            if "eq" in flags and "t=string" in summary:
+                value = "2026-05-01T00:00:00Z" if "role=event-time" in flags else "x"
+                call = {**target, "filter": {name: value}, "fields": [name], "sort": row["sort"][0]}
+                assert not real.call(bearer, "query_records", **call).is_error, (row["label"], name)
+
+
+@scenario("C9")
 def test_compact_schema_suffices_for_valid_calls(bearer: str) -> None:
     rows = parsed_text(real.call(bearer, "schema", stream="messages"))["streams"]
     mail = next(row for row in rows if row["connector_key"] == "mail")
@@ -152,10 +178,14 @@ def test_each_group_shows_the_requested_metric(bearer: str) -> None:
 def test_schema_of_stream_and_connection_suffices_for_next_read(
     bearer: str,
 ) -> None:
-    (row,) = parsed_text(real.call(bearer, "schema", stream="messages", connection_id=WORK))[
-        "streams"
-    ]
+    text = parsed_text(real.call(bearer, "schema", stream="messages", connection_id=WORK))
+    (row,) = text["streams"]
 
+    assert "Any field shown can stand in fields" in text["hint"]
+    projected = real.call(
+        bearer, "query_records", stream="messages", connection_id=WORK, fields=[*row["fields"]]
+    )
+    assert not projected.is_error
     assert row["connections"] == {WORK: "Work mail"}
     assert (row["connector_key"], row["stream"], row["label"]) == (
         "mail",

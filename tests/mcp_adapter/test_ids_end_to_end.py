@@ -98,11 +98,15 @@ def test_unambiguous_legacy_id_needs_no_connection_id(world: World) -> None:
 
 
 @scenario("A4")
+@pytest.mark.parametrize(
+    "record_id",
+    [f"{PERSONAL}/messages:m1", record_uri(RecordRef(PERSONAL, "messages", "m1")),
+     f"pdpp://record/{PERSONAL}%2Fmessages%3Am1"],
+)  # fmt: skip
 def test_conflicting_connections_are_refused_before_reading(
-    world: World, rest_calls: list[tuple[str, dict[str, str]]]
+    world: World, rest_calls: list[tuple[str, dict[str, str]]], record_id: str
 ) -> None:
     bearer = world.tokens["dora@mcp"]
-    record_id = f"{PERSONAL}/messages:m1"
 
     error = error_of(real.call(bearer, "fetch", id=record_id, connection_id=WORK))
 
@@ -184,6 +188,20 @@ def test_connection_is_not_repeated_next_to_a_complete_id(world: World) -> None:
 
     assert "connection_id" not in hit
     assert hit["id"] == f"{WORK}/messages:{long}"
+
+
+@scenario("A9")
+@pytest.mark.parametrize("key", ["k" * 200, "/" * 200, "\\" * 200, '"/' * 100, "ü/" * 66])
+def test_id_of_a_real_key_is_never_cut(world: World, key: str) -> None:
+    world.put((WORK, "messages", {"id": key, "subject": "Zither", "body_text": "a zither"}))
+    bearer = world.tokens["dora@mcp"]
+
+    result = real.call(bearer, "search", q="zither")
+    (hit,) = parsed_text(result)["results"]
+
+    assert "id_cut" not in hit
+    assert hit["id"] == structured(result)["results"][0]["id"]
+    assert structured(real.call(bearer, "fetch", id=hit["id"]))["text"] == "a zither"
 
 
 @scenario("B4")

@@ -137,7 +137,7 @@ SENTENCES = {
     ),
     NotificationKind.FAILED_IMPORT: (
         "An import stopped before its end.",
-        "/admin/evidence/importrun/",
+        "/admin/importers/importrun/",
     ),
     NotificationKind.FAILED_BACKUP: ("The backup of today failed.", "/"),
 }

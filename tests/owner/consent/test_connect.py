@@ -32,7 +32,9 @@ def test_each_app_has_one_primary_guide(world: World, alice: Browser) -> None:
     places = [page.text.index(program) for program in PROGRAMS]
     assert places == sorted(places)
     assert "cannot reach this server yet" in page.text
-    for chapter in page.html.split('<details class="way"')[1:]:
+    chapters = page.html.split('<details class="guide"')[1:]
+    assert len(chapters) == len(PROGRAMS)
+    for chapter in chapters:
         first, _, others = chapter.partition('<details class="others">')
         assert "http://127.0.0.1:8000/mcp" in first
         assert "Bearer" not in first

@@ -24,7 +24,7 @@ from tests.owner.pages.browser import Browser, Page
 if TYPE_CHECKING:
     from tests.world import World
 
-IMPORTS = "/admin/evidence/importrun/"
+IMPORTS = "/admin/importers/importrun/"
 CHAT = b"03/04/26, 08:30 - Jonas: hi\n05/06/26, 08:30 - Jonas: ho\n"
 
 

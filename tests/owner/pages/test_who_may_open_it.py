@@ -180,7 +180,7 @@ def test_the_admin_links_its_pages(world: World, alice: Browser) -> None:
 @pytest.mark.parametrize(
     "path",
     ["/", "/admin/", "/admin/evidence/grant/", "/admin/evidence/connection/", "/admin/auth/user/",
-     "/admin/evidence/importrun/", "/admin/evidence/connection/erasures/", "/admin/password_change/"],
+     "/admin/importers/importrun/", "/admin/evidence/connection/erasures/", "/admin/password_change/"],
 )  # fmt: skip
 def test_every_page_has_the_same_header(world: World, alice: Browser, path: str) -> None:
     page = Page(path, alice.http.get(path, headers={"Accept": "text/html"}))
