@@ -4,19 +4,38 @@ Records, changes and search text are hash-partitioned by connection. Django cann
 tables are created by statements, and Django is told the state. Triggers freeze what is written once.
 """
 
-from typing import Any
-
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.functions import RandomUUID
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
-from django.db import migrations, models
+from django.db import migrations
+from django.db.models import (
+    CASCADE,
+    PROTECT,
+    SET_NULL,
+    BigIntegerField,
+    BinaryField,
+    BooleanField,
+    CheckConstraint,
+    DateTimeField,
+    DecimalField,
+    F,
+    Index,
+    IntegerField,
+    JSONField,
+    PositiveIntegerField,
+    PositiveSmallIntegerField,
+    Q,
+    SmallIntegerField,
+    TextField,
+    UniqueConstraint,
+    UUIDField,
+    Value,
+)
 from django.db.models.functions import Lower
 
-UNSCOPED = [("unscoped", models.Manager())]
-OPTIONS = {"default_manager_name": "unscoped"}
-KEY = {"blank": True, "editable": False, "primary_key": True, "serialize": False}
+from evidence.migrations import belongs, composite, refers, row_id, table, text_key
 
 PARTITIONS = 8
 PERSONAL_ROWS = """
@@ -158,1042 +177,736 @@ CREATE TRIGGER wake_jobs AFTER INSERT OR UPDATE ON evidence_erasure
 """
 
 
-def row_id() -> models.BigAutoField:
-    return models.BigAutoField(
-        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-    )
-
-
-def refers(to: str, on_delete: Any, **options: Any) -> models.ForeignKey:
-    return models.ForeignKey(to=to, on_delete=on_delete, related_name="+", **options)
-
-
-def belongs(to: str, on_delete: Any, **options: Any) -> models.OneToOneField:
-    return models.OneToOneField(to=to, on_delete=on_delete, related_name="+", **options)
-
-
 class Migration(migrations.Migration):
     initial = True
 
     dependencies = [migrations.swappable_dependency(settings.AUTH_USER_MODEL)]
 
     operations = [
-        migrations.CreateModel(
-            name="Owner",
-            fields=[
-                ("owner_id", models.TextField(db_collation="C", primary_key=True, serialize=False)),
-                ("user", belongs(settings.AUTH_USER_MODEL, models.SET_NULL, blank=True, null=True)),
-                ("display_name", models.TextField(default="Owner")),
-                ("time_zone", models.TextField(db_default="UTC", default="UTC")),
-                ("language", models.TextField(db_default="", default="")),
-                ("country", models.TextField(db_default="", default="")),
-                ("created_at", models.DateTimeField()),
-            ],
-            options=OPTIONS,
-            managers=UNSCOPED,
+        table(
+            "Owner",
+            ("owner_id", text_key()),
+            ("user", belongs(settings.AUTH_USER_MODEL, SET_NULL, blank=True, null=True)),
+            ("display_name", TextField(default="Owner")),
+            ("time_zone", TextField(db_default="UTC", default="UTC")),
+            ("language", TextField(db_default="", default="")),
+            ("country", TextField(db_default="", default="")),
+            ("created_at", DateTimeField()),
         ),
-        migrations.CreateModel(
-            name="Source",
-            fields=[
-                ("id", row_id()),
-                ("owner", refers("evidence.owner", models.PROTECT)),
-                ("kind", models.TextField(default="connector")),
-                (
-                    "source_id",
-                    models.TextField(db_collation="C", help_text="Absolute URI of the source."),
+        table(
+            "Source",
+            ("id", row_id()),
+            ("owner", refers("evidence.owner", PROTECT)),
+            ("kind", TextField(default="connector")),
+            ("source_id", TextField(db_collation="C", help_text="Absolute URI of the source.")),
+            ("connector_key", TextField(db_collation="C")),
+            ("display_name", TextField()),
+            constraints=[
+                UniqueConstraint(fields=("owner", "source_id"), name="source_once_per_owner"),
+                UniqueConstraint(
+                    fields=("owner", "connector_key"), name="connector_key_once_per_owner"
                 ),
-                ("connector_key", models.TextField(db_collation="C")),
-                ("display_name", models.TextField()),
+                CheckConstraint(
+                    condition=Q(("kind__in", ["connector", "provider_native"])),
+                    name="source_kind_known",
+                ),
             ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("owner", "source_id"), name="source_once_per_owner"
-                    ),
-                    models.UniqueConstraint(
-                        fields=("owner", "connector_key"), name="connector_key_once_per_owner"
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(("kind__in", ["connector", "provider_native"])),
-                        name="source_kind_known",
-                    ),
-                ],
-            },
-            managers=UNSCOPED,
         ),
-        migrations.CreateModel(
-            name="SourceDeclaration",
-            fields=[
-                ("id", row_id()),
-                ("source", refers("evidence.source", models.PROTECT)),
-                ("revision", models.PositiveIntegerField()),
-                ("version", models.TextField()),
-                ("snapshot", models.TextField()),
-                ("layout", models.JSONField()),
-                ("created_at", models.DateTimeField()),
+        table(
+            "SourceDeclaration",
+            ("id", row_id()),
+            ("source", refers("evidence.source", PROTECT)),
+            ("revision", PositiveIntegerField()),
+            ("version", TextField()),
+            ("snapshot", TextField()),
+            ("layout", JSONField()),
+            ("created_at", DateTimeField()),
+            constraints=[
+                UniqueConstraint(
+                    fields=("source", "revision"), name="declaration_revision_once_per_source"
+                )
             ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("source", "revision"), name="declaration_revision_once_per_source"
-                    )
-                ],
-            },
-            managers=UNSCOPED,
         ),
         migrations.AddField(
-            model_name="source",
-            name="current_declaration",
-            field=refers("evidence.sourcedeclaration", models.PROTECT, null=True),
+            "source",
+            "current_declaration",
+            refers("evidence.sourcedeclaration", PROTECT, null=True),
         ),
-        migrations.CreateModel(
-            name="Connection",
-            fields=[
-                (
-                    "connection_id",
-                    models.TextField(db_collation="C", primary_key=True, serialize=False),
+        table(
+            "Connection",
+            ("connection_id", text_key()),
+            ("owner", refers("evidence.owner", PROTECT)),
+            ("source", refers("evidence.source", PROTECT)),
+            ("display_name", TextField(verbose_name="label")),
+            ("labelled_by_owner", BooleanField(db_default=False, default=False, editable=False)),
+            (
+                "status",
+                TextField(
+                    choices=[
+                        ("draft", "Draft"),
+                        ("active", "Active"),
+                        ("paused", "Paused"),
+                        ("revoked", "Revoked"),
+                    ],
+                    default="active",
                 ),
-                ("owner", refers("evidence.owner", models.PROTECT)),
-                ("source", refers("evidence.source", models.PROTECT)),
-                ("display_name", models.TextField(verbose_name="label")),
-                (
-                    "labelled_by_owner",
-                    models.BooleanField(db_default=False, default=False, editable=False),
+            ),
+            (
+                "languages",
+                ArrayField(
+                    TextField(),
+                    blank=True,
+                    default=list,
+                    help_text="Languages of its texts, for search: en, de, fr, …",
                 ),
-                (
-                    "status",
-                    models.TextField(
-                        choices=[
-                            ("draft", "Draft"),
-                            ("active", "Active"),
-                            ("paused", "Paused"),
-                            ("revoked", "Revoked"),
-                        ],
-                        default="active",
-                    ),
+            ),
+            (
+                "identities",
+                ArrayField(
+                    TextField(),
+                    blank=True,
+                    db_default=Value([], output_field=ArrayField(TextField())),
+                    default=list,
+                    help_text="How the source calls its owner: addresses, ids, names.",
                 ),
-                (
-                    "languages",
-                    ArrayField(
-                        base_field=models.TextField(),
-                        blank=True,
-                        default=list,
-                        help_text="Languages of its texts, for search: en, de, fr, …",
-                    ),
+            ),
+            (
+                "indexed_languages",
+                ArrayField(
+                    TextField(),
+                    db_default=Value([], output_field=ArrayField(TextField())),
+                    default=list,
+                    editable=False,
                 ),
-                (
-                    "identities",
-                    ArrayField(
-                        base_field=models.TextField(),
-                        blank=True,
-                        db_default=models.Value(
-                            [], output_field=ArrayField(base_field=models.TextField())
-                        ),
-                        default=list,
-                        help_text="How the source calls its owner: addresses, ids, names.",
-                    ),
+            ),
+            ("indexed_analyser", SmallIntegerField(db_default=0, default=0, editable=False)),
+            ("reindexing", JSONField(editable=False, null=True)),
+            ("demo", BooleanField(default=False, editable=False)),
+            ("change_seq", BigIntegerField(default=0, editable=False)),
+            ("pruned_seq", BigIntegerField(db_default=0, default=0, editable=False)),
+            ("changes_kept_since", DateTimeField(editable=False, null=True)),
+            ("created_at", DateTimeField(editable=False)),
+            ("updated_at", DateTimeField(editable=False)),
+            constraints=[
+                CheckConstraint(
+                    condition=Q(("connection_id__regex", "^[A-Za-z0-9_-]{1,64}$")),
+                    name="connection_id_survives_the_id_grammar",
                 ),
-                (
-                    "indexed_languages",
-                    ArrayField(
-                        base_field=models.TextField(),
-                        db_default=models.Value(
-                            [], output_field=ArrayField(base_field=models.TextField())
-                        ),
-                        default=list,
-                        editable=False,
-                    ),
+                CheckConstraint(
+                    condition=Q(("status__in", ["draft", "active", "paused", "revoked"])),
+                    name="connection_status_known",
                 ),
-                (
-                    "indexed_analyser",
-                    models.SmallIntegerField(db_default=0, default=0, editable=False),
+                UniqueConstraint(
+                    F("owner"), Lower("display_name"), name="connection_name_once_per_owner"
                 ),
-                ("reindexing", models.JSONField(editable=False, null=True)),
-                ("demo", models.BooleanField(default=False, editable=False)),
-                ("change_seq", models.BigIntegerField(default=0, editable=False)),
-                ("pruned_seq", models.BigIntegerField(db_default=0, default=0, editable=False)),
-                ("changes_kept_since", models.DateTimeField(editable=False, null=True)),
-                ("created_at", models.DateTimeField(editable=False)),
-                ("updated_at", models.DateTimeField(editable=False)),
             ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(("connection_id__regex", "^[A-Za-z0-9_-]{1,64}$")),
-                        name="connection_id_survives_the_id_grammar",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            ("status__in", ["draft", "active", "paused", "revoked"])
-                        ),
-                        name="connection_status_known",
-                    ),
-                    models.UniqueConstraint(
-                        models.F("owner"),
-                        Lower("display_name"),
-                        name="connection_name_once_per_owner",
-                    ),
-                ],
-            },
-            managers=UNSCOPED,
         ),
-        migrations.CreateModel(
-            name="StreamState",
-            fields=[
-                ("id", row_id()),
-                ("connection", refers("evidence.connection", models.CASCADE)),
-                ("stream", models.TextField(db_collation="C")),
-                ("record_count", models.BigIntegerField(default=0)),
-                ("latest_emitted_at", models.DateTimeField(null=True)),
-                ("latest_declared_at", models.DateTimeField(null=True)),
-                ("updated_at", models.DateTimeField()),
+        table(
+            "StreamState",
+            ("id", row_id()),
+            ("connection", refers("evidence.connection", CASCADE)),
+            ("stream", TextField(db_collation="C")),
+            ("record_count", BigIntegerField(default=0)),
+            ("latest_emitted_at", DateTimeField(null=True)),
+            ("latest_declared_at", DateTimeField(null=True)),
+            ("updated_at", DateTimeField()),
+            constraints=[
+                UniqueConstraint(
+                    fields=("connection", "stream"), name="stream_state_once_per_connection"
+                ),
+                CheckConstraint(
+                    condition=Q(("record_count__gte", 0)), name="record_count_not_negative"
+                ),
             ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("connection", "stream"), name="stream_state_once_per_connection"
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(("record_count__gte", 0)),
-                        name="record_count_not_negative",
-                    ),
-                ],
-            },
-            managers=UNSCOPED,
         ),
-        migrations.CreateModel(
-            name="CollectorState",
-            fields=[
-                ("id", row_id()),
-                ("source", refers("evidence.source", models.CASCADE)),
-                ("grant_id", models.TextField(db_collation="C", default="")),
-                ("state", models.JSONField()),
-                ("updated_at", models.DateTimeField()),
+        table(
+            "CollectorState",
+            ("id", row_id()),
+            ("source", refers("evidence.source", CASCADE)),
+            ("grant_id", TextField(db_collation="C", default="")),
+            ("state", JSONField()),
+            ("updated_at", DateTimeField()),
+            constraints=[
+                UniqueConstraint(
+                    fields=("source", "grant_id"), name="collector_state_once_per_source_and_grant"
+                )
             ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("source", "grant_id"),
-                        name="collector_state_once_per_source_and_grant",
-                    )
-                ],
-            },
-            managers=UNSCOPED,
         ),
-        migrations.CreateModel(
-            name="EmbeddedStream",
-            fields=[
-                ("id", row_id()),
-                ("connection", refers("evidence.connection", models.CASCADE)),
-                ("stream", models.TextField(db_collation="C")),
-                ("model", models.TextField()),
-                ("fields", ArrayField(base_field=models.TextField())),
-                ("seq", models.BigIntegerField()),
+        table(
+            "EmbeddedStream",
+            ("id", row_id()),
+            ("connection", refers("evidence.connection", CASCADE)),
+            ("stream", TextField(db_collation="C")),
+            ("model", TextField()),
+            ("fields", ArrayField(TextField())),
+            ("seq", BigIntegerField()),
+            constraints=[
+                UniqueConstraint(
+                    fields=("connection", "stream"), name="embedded_stream_once_per_connection"
+                )
             ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("connection", "stream"), name="embedded_stream_once_per_connection"
-                    )
-                ],
-            },
-            managers=UNSCOPED,
         ),
         migrations.SeparateDatabaseAndState(
             database_operations=[migrations.RunSQL(PERSONAL_ROWS)],
             state_operations=[
-                migrations.CreateModel(
-                    name="Record",
-                    fields=[
-                        (
-                            "pk",
-                            models.CompositePrimaryKey(
-                                "connection_id", "stream", "record_key", **KEY
-                            ),
+                table(
+                    "Record",
+                    ("pk", composite("connection_id", "stream", "record_key")),
+                    ("connection_id", TextField(db_collation="C")),
+                    ("stream", TextField(db_collation="C")),
+                    ("record_key", TextField(db_collation="C")),
+                    ("data", JSONField()),
+                    ("sort_key", TextField(db_collation="C", null=True)),
+                    ("consent_time", DateTimeField(null=True)),
+                    ("emitted_at", DateTimeField()),
+                    ("field_emitted", JSONField(null=True)),
+                    (
+                        "numbers",
+                        ArrayField(DecimalField(decimal_places=20, max_digits=60), null=True),
+                    ),
+                    ("times", ArrayField(DateTimeField(), null=True)),
+                    ("words", ArrayField(TextField(), null=True)),
+                    ("link_1", TextField(db_collation="C", null=True)),
+                    ("link_2", TextField(db_collation="C", null=True)),
+                    ("link_3", TextField(db_collation="C", null=True)),
+                    ("change_seq", BigIntegerField()),
+                    indexes=[
+                        Index(
+                            fields=["connection_id", "stream", "sort_key", "record_key"],
+                            name="record_in_order",
                         ),
-                        ("connection_id", models.TextField(db_collation="C")),
-                        ("stream", models.TextField(db_collation="C")),
-                        ("record_key", models.TextField(db_collation="C")),
-                        ("data", models.JSONField()),
-                        ("sort_key", models.TextField(db_collation="C", null=True)),
-                        ("consent_time", models.DateTimeField(null=True)),
-                        ("emitted_at", models.DateTimeField()),
-                        ("field_emitted", models.JSONField(null=True)),
-                        (
-                            "numbers",
-                            ArrayField(
-                                base_field=models.DecimalField(decimal_places=20, max_digits=60),
-                                null=True,
-                            ),
+                        Index(
+                            fields=["connection_id", "stream", "consent_time"],
+                            name="record_in_time",
                         ),
-                        ("times", ArrayField(base_field=models.DateTimeField(), null=True)),
-                        ("words", ArrayField(base_field=models.TextField(), null=True)),
-                        ("link_1", models.TextField(db_collation="C", null=True)),
-                        ("link_2", models.TextField(db_collation="C", null=True)),
-                        ("link_3", models.TextField(db_collation="C", null=True)),
-                        ("change_seq", models.BigIntegerField()),
+                        Index(
+                            condition=Q(("link_1__isnull", False)),
+                            fields=["connection_id", "stream", "link_1", "sort_key", "record_key"],
+                            name="record_link_1",
+                        ),
+                        Index(
+                            condition=Q(("link_2__isnull", False)),
+                            fields=["connection_id", "stream", "link_2", "sort_key", "record_key"],
+                            name="record_link_2",
+                        ),
+                        Index(
+                            condition=Q(("link_3__isnull", False)),
+                            fields=["connection_id", "stream", "link_3", "sort_key", "record_key"],
+                            name="record_link_3",
+                        ),
                     ],
-                    options={
-                        **OPTIONS,
-                        "indexes": [
-                            models.Index(
-                                fields=["connection_id", "stream", "sort_key", "record_key"],
-                                name="record_in_order",
-                            ),
-                            models.Index(
-                                fields=["connection_id", "stream", "consent_time"],
-                                name="record_in_time",
-                            ),
-                            models.Index(
-                                condition=models.Q(("link_1__isnull", False)),
-                                fields=[
-                                    "connection_id",
-                                    "stream",
-                                    "link_1",
-                                    "sort_key",
-                                    "record_key",
-                                ],
-                                name="record_link_1",
-                            ),
-                            models.Index(
-                                condition=models.Q(("link_2__isnull", False)),
-                                fields=[
-                                    "connection_id",
-                                    "stream",
-                                    "link_2",
-                                    "sort_key",
-                                    "record_key",
-                                ],
-                                name="record_link_2",
-                            ),
-                            models.Index(
-                                condition=models.Q(("link_3__isnull", False)),
-                                fields=[
-                                    "connection_id",
-                                    "stream",
-                                    "link_3",
-                                    "sort_key",
-                                    "record_key",
-                                ],
-                                name="record_link_3",
-                            ),
-                        ],
-                    },
-                    managers=UNSCOPED,
                 ),
-                migrations.CreateModel(
-                    name="RecordChange",
-                    fields=[
-                        ("pk", models.CompositePrimaryKey("connection_id", "seq", **KEY)),
-                        ("connection_id", models.TextField(db_collation="C")),
-                        ("seq", models.BigIntegerField()),
-                        ("stream", models.TextField(db_collation="C")),
-                        ("record_key", models.TextField(db_collation="C")),
-                        (
-                            "kind",
-                            models.TextField(
-                                choices=[("c", "created"), ("u", "updated"), ("d", "deleted")]
-                            ),
-                        ),
-                        ("before", models.JSONField(null=True)),
-                        ("consent_time_before", models.DateTimeField(null=True)),
-                        ("recorded_at", models.DateTimeField()),
+                table(
+                    "RecordChange",
+                    ("pk", composite("connection_id", "seq")),
+                    ("connection_id", TextField(db_collation="C")),
+                    ("seq", BigIntegerField()),
+                    ("stream", TextField(db_collation="C")),
+                    ("record_key", TextField(db_collation="C")),
+                    (
+                        "kind",
+                        TextField(choices=[("c", "created"), ("u", "updated"), ("d", "deleted")]),
+                    ),
+                    ("before", JSONField(null=True)),
+                    ("consent_time_before", DateTimeField(null=True)),
+                    ("recorded_at", DateTimeField()),
+                    indexes=[
+                        Index(
+                            fields=["connection_id", "stream", "record_key", "seq"],
+                            name="change_of_record",
+                        )
                     ],
-                    options={
-                        **OPTIONS,
-                        "indexes": [
-                            models.Index(
-                                fields=["connection_id", "stream", "record_key", "seq"],
-                                name="change_of_record",
-                            )
-                        ],
-                        "constraints": [
-                            models.CheckConstraint(
-                                condition=models.Q(("kind__in", ["c", "u", "d"])),
-                                name="change_kind_known",
-                            )
-                        ],
-                    },
-                    managers=UNSCOPED,
-                ),
-                migrations.CreateModel(
-                    name="SearchText",
-                    fields=[
-                        (
-                            "pk",
-                            models.CompositePrimaryKey(
-                                "connection_id", "stream", "record_key", **KEY
-                            ),
-                        ),
-                        ("connection_id", models.TextField(db_collation="C")),
-                        ("stream", models.TextField(db_collation="C")),
-                        ("record_key", models.TextField(db_collation="C")),
-                        ("terms", SearchVectorField()),
-                        ("word_order", ArrayField(base_field=models.BinaryField(), null=True)),
-                        ("authored_at", models.DateTimeField(null=True)),
-                        ("analyser", models.SmallIntegerField()),
+                    constraints=[
+                        CheckConstraint(
+                            condition=Q(("kind__in", ["c", "u", "d"])), name="change_kind_known"
+                        )
                     ],
-                    options={
-                        **OPTIONS,
-                        "indexes": [
-                            models.Index(
-                                fields=["connection_id", "stream", "authored_at", "record_key"],
-                                name="search_text_in_time",
-                            )
-                        ],
-                    },
-                    managers=UNSCOPED,
+                ),
+                table(
+                    "SearchText",
+                    ("pk", composite("connection_id", "stream", "record_key")),
+                    ("connection_id", TextField(db_collation="C")),
+                    ("stream", TextField(db_collation="C")),
+                    ("record_key", TextField(db_collation="C")),
+                    ("terms", SearchVectorField()),
+                    ("word_order", ArrayField(BinaryField(), null=True)),
+                    ("authored_at", DateTimeField(null=True)),
+                    ("analyser", SmallIntegerField()),
+                    indexes=[
+                        Index(
+                            fields=["connection_id", "stream", "authored_at", "record_key"],
+                            name="search_text_in_time",
+                        )
+                    ],
                 ),
             ],
         ),
-        migrations.CreateModel(
-            name="Suppression",
-            fields=[
-                ("pk", models.CompositePrimaryKey("connection_id", "stream", "key_digest", **KEY)),
-                ("connection_id", models.TextField(db_collation="C")),
-                ("stream", models.TextField(db_collation="C")),
-                ("key_digest", models.BinaryField()),
-                ("erased_at", models.DateTimeField()),
-            ],
-            options=OPTIONS,
-            managers=UNSCOPED,
+        table(
+            "Suppression",
+            ("pk", composite("connection_id", "stream", "key_digest")),
+            ("connection_id", TextField(db_collation="C")),
+            ("stream", TextField(db_collation="C")),
+            ("key_digest", BinaryField()),
+            ("erased_at", DateTimeField()),
         ),
-        migrations.CreateModel(
-            name="Blob",
-            fields=[
-                ("pk", models.CompositePrimaryKey("connection_id", "blob_id", **KEY)),
-                ("connection_id", models.TextField(db_collation="C")),
-                ("blob_id", models.TextField(db_collation="C")),
-                ("stream", models.TextField(db_collation="C")),
-                ("record_key", models.TextField(db_collation="C")),
-                ("media_type", models.TextField()),
-                ("size_bytes", models.BigIntegerField()),
-                ("sha256", models.BinaryField()),
-                ("created_at", models.DateTimeField()),
+        table(
+            "Blob",
+            ("pk", composite("connection_id", "blob_id")),
+            ("connection_id", TextField(db_collation="C")),
+            ("blob_id", TextField(db_collation="C")),
+            ("stream", TextField(db_collation="C")),
+            ("record_key", TextField(db_collation="C")),
+            ("media_type", TextField()),
+            ("size_bytes", BigIntegerField()),
+            ("sha256", BinaryField()),
+            ("created_at", DateTimeField()),
+            indexes=[
+                Index(fields=["connection_id", "stream", "record_key"], name="blob_of_record")
             ],
-            options={
-                **OPTIONS,
-                "indexes": [
-                    models.Index(
-                        fields=["connection_id", "stream", "record_key"], name="blob_of_record"
-                    )
-                ],
-            },
-            managers=UNSCOPED,
         ),
-        migrations.CreateModel(
-            name="BlobChunk",
-            fields=[
-                ("pk", models.CompositePrimaryKey("connection_id", "blob_id", "position", **KEY)),
-                ("connection_id", models.TextField(db_collation="C")),
-                ("blob_id", models.TextField(db_collation="C")),
-                ("position", models.PositiveIntegerField()),
-                ("content", models.BinaryField()),
+        table(
+            "BlobChunk",
+            ("pk", composite("connection_id", "blob_id", "position")),
+            ("connection_id", TextField(db_collation="C")),
+            ("blob_id", TextField(db_collation="C")),
+            ("position", PositiveIntegerField()),
+            ("content", BinaryField()),
+        ),
+        table(
+            "Client",
+            (
+                "client_id",
+                TextField(db_collation="C", editable=False, primary_key=True, serialize=False),
+            ),
+            ("owner", refers("evidence.owner", PROTECT)),
+            ("display_name", TextField(verbose_name="name")),
+            ("created_at", DateTimeField(editable=False)),
+            constraints=[
+                CheckConstraint(
+                    condition=Q(("display_name", ""), _negated=True), name="client_name_not_empty"
+                )
             ],
-            options=OPTIONS,
-            managers=UNSCOPED,
         ),
-        migrations.CreateModel(
-            name="Client",
-            fields=[
-                (
-                    "client_id",
-                    models.TextField(
-                        db_collation="C", editable=False, primary_key=True, serialize=False
+        table(
+            "Package",
+            ("package_id", text_key()),
+            ("owner", refers("evidence.owner", PROTECT)),
+            ("client", refers("evidence.client", PROTECT)),
+            ("approval", TextField(db_collation="C", null=True, unique=True)),
+            ("created_at", DateTimeField()),
+            ("revoked_at", DateTimeField(null=True)),
+        ),
+        table(
+            "Grant",
+            ("grant_id", text_key()),
+            ("package", refers("evidence.package", PROTECT)),
+            ("source", refers("evidence.source", PROTECT)),
+            ("declaration", refers("evidence.sourcedeclaration", PROTECT)),
+            ("streams", JSONField()),
+            ("purpose_code", TextField()),
+            ("purpose_description", TextField(blank=True)),
+            (
+                "access_mode",
+                TextField(
+                    choices=[("continuous", "Continuous"), ("single_use", "Single use")],
+                    default="continuous",
+                ),
+            ),
+            ("retention", JSONField(null=True)),
+            ("issued_at", DateTimeField()),
+            ("expires_at", DateTimeField(null=True)),
+            ("readable_until", DateTimeField(null=True)),
+            ("paused_at", DateTimeField(null=True)),
+            ("revoked_at", DateTimeField(null=True)),
+            ("superseded_by", belongs("evidence.grant", PROTECT, null=True)),
+            ("extends", refers("evidence.grant", PROTECT, null=True)),
+            constraints=[
+                CheckConstraint(
+                    condition=Q(
+                        ("expires_at__isnull", True),
+                        ("expires_at__gt", F("issued_at")),
+                        _connector="OR",
                     ),
+                    name="grant_ends_after_issue",
                 ),
-                ("owner", refers("evidence.owner", models.PROTECT)),
-                ("display_name", models.TextField(verbose_name="name")),
-                ("created_at", models.DateTimeField(editable=False)),
-            ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(("display_name", ""), _negated=True),
-                        name="client_name_not_empty",
-                    )
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="Package",
-            fields=[
-                (
-                    "package_id",
-                    models.TextField(db_collation="C", primary_key=True, serialize=False),
+                CheckConstraint(
+                    condition=Q(("access_mode__in", ["continuous", "single_use"])),
+                    name="grant_access_mode_known",
                 ),
-                ("owner", refers("evidence.owner", models.PROTECT)),
-                ("client", refers("evidence.client", models.PROTECT)),
-                ("approval", models.TextField(db_collation="C", null=True, unique=True)),
-                ("created_at", models.DateTimeField()),
-                ("revoked_at", models.DateTimeField(null=True)),
             ],
-            options=OPTIONS,
-            managers=UNSCOPED,
         ),
-        migrations.CreateModel(
-            name="Grant",
-            fields=[
-                ("grant_id", models.TextField(db_collation="C", primary_key=True, serialize=False)),
-                ("package", refers("evidence.package", models.PROTECT)),
-                ("source", refers("evidence.source", models.PROTECT)),
-                ("declaration", refers("evidence.sourcedeclaration", models.PROTECT)),
-                ("streams", models.JSONField()),
-                ("purpose_code", models.TextField()),
-                ("purpose_description", models.TextField(blank=True)),
-                (
-                    "access_mode",
-                    models.TextField(
-                        choices=[("continuous", "Continuous"), ("single_use", "Single use")],
-                        default="continuous",
+        table(
+            "AccessToken",
+            ("token_id", text_key()),
+            ("digest", BinaryField(unique=True)),
+            (
+                "kind",
+                TextField(
+                    choices=[("owner", "Owner"), ("client", "Client"), ("mcp_package", "Package")]
+                ),
+            ),
+            ("resource", TextField()),
+            ("owner", refers("evidence.owner", PROTECT)),
+            ("package", refers("evidence.package", PROTECT, null=True)),
+            ("approval", TextField(db_collation="C", null=True)),
+            ("created_at", DateTimeField()),
+            ("expires_at", DateTimeField(null=True)),
+            ("revoked_at", DateTimeField(null=True)),
+            constraints=[
+                CheckConstraint(
+                    condition=Q(
+                        Q(("kind", "owner"), ("package__isnull", True)),
+                        Q(("kind__in", ["client", "mcp_package"]), ("package__isnull", False)),
+                        _connector="OR",
                     ),
+                    name="owner_tokens_alone_have_no_package",
                 ),
-                ("retention", models.JSONField(null=True)),
-                ("issued_at", models.DateTimeField()),
-                ("expires_at", models.DateTimeField(null=True)),
-                ("readable_until", models.DateTimeField(null=True)),
-                ("paused_at", models.DateTimeField(null=True)),
-                ("revoked_at", models.DateTimeField(null=True)),
-                ("superseded_by", belongs("evidence.grant", models.PROTECT, null=True)),
-                ("extends", refers("evidence.grant", models.PROTECT, null=True)),
+                CheckConstraint(
+                    condition=Q(
+                        Q(("kind", "owner"), _negated=True), ("resource", "/v1"), _connector="OR"
+                    ),
+                    name="owner_tokens_stay_at_rest",
+                ),
+                CheckConstraint(
+                    condition=Q(("resource__in", ["/v1", "/mcp", "/mcp/events"])),
+                    name="token_resource_known",
+                ),
+                UniqueConstraint(
+                    fields=("approval", "resource"), name="approval_makes_one_token_per_resource"
+                ),
             ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            ("expires_at__isnull", True),
-                            ("expires_at__gt", models.F("issued_at")),
-                            _connector="OR",
+        ),
+        table(
+            "PermissionRequest",
+            ("request_id", text_key()),
+            ("digest", BinaryField(unique=True)),
+            ("grant", refers("evidence.grant", CASCADE)),
+            ("stream", TextField()),
+            ("fields", ArrayField(TextField(), null=True)),
+            ("created_at", DateTimeField()),
+            ("expires_at", DateTimeField()),
+            ("answered_at", DateTimeField(null=True)),
+            (
+                "answer",
+                TextField(
+                    blank=True,
+                    choices=[
+                        ("once", "Allowed once"),
+                        ("hour", "Allowed for an hour"),
+                        ("always", "Allowed"),
+                        ("declined", "Declined"),
+                    ],
+                ),
+            ),
+            constraints=[
+                CheckConstraint(
+                    condition=Q(
+                        Q(("answer", ""), ("answered_at__isnull", True)),
+                        Q(
+                            ("answer__in", ["once", "hour", "always", "declined"]),
+                            ("answered_at__isnull", False),
                         ),
-                        name="grant_ends_after_issue",
+                        _connector="OR",
                     ),
-                    models.CheckConstraint(
-                        condition=models.Q(("access_mode__in", ["continuous", "single_use"])),
-                        name="grant_access_mode_known",
-                    ),
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="AccessToken",
-            fields=[
-                ("token_id", models.TextField(db_collation="C", primary_key=True, serialize=False)),
-                ("digest", models.BinaryField(unique=True)),
-                (
-                    "kind",
-                    models.TextField(
-                        choices=[
-                            ("owner", "Owner"),
-                            ("client", "Client"),
-                            ("mcp_package", "Package"),
-                        ]
-                    ),
-                ),
-                ("resource", models.TextField()),
-                ("owner", refers("evidence.owner", models.PROTECT)),
-                ("package", refers("evidence.package", models.PROTECT, null=True)),
-                ("approval", models.TextField(db_collation="C", null=True)),
-                ("created_at", models.DateTimeField()),
-                ("expires_at", models.DateTimeField(null=True)),
-                ("revoked_at", models.DateTimeField(null=True)),
+                    name="permission_request_answered_with_an_answer",
+                )
             ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            models.Q(("kind", "owner"), ("package__isnull", True)),
-                            models.Q(
-                                ("kind__in", ["client", "mcp_package"]), ("package__isnull", False)
-                            ),
-                            _connector="OR",
-                        ),
-                        name="owner_tokens_alone_have_no_package",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            models.Q(("kind", "owner"), _negated=True),
-                            ("resource", "/v1"),
-                            _connector="OR",
-                        ),
-                        name="owner_tokens_stay_at_rest",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(("resource__in", ["/v1", "/mcp", "/mcp/events"])),
-                        name="token_resource_known",
-                    ),
-                    models.UniqueConstraint(
-                        fields=("approval", "resource"),
-                        name="approval_makes_one_token_per_resource",
-                    ),
-                ],
-            },
-            managers=UNSCOPED,
         ),
-        migrations.CreateModel(
-            name="PermissionRequest",
-            fields=[
-                (
-                    "request_id",
-                    models.TextField(db_collation="C", primary_key=True, serialize=False),
+        table(
+            "Bookmark",
+            ("handle", BinaryField(primary_key=True, serialize=False)),
+            ("owner", refers("evidence.owner", CASCADE)),
+            ("content", BinaryField()),
+            ("used_at", DateTimeField()),
+        ),
+        table(
+            "Quota",
+            ("id", row_id()),
+            ("grant", refers("evidence.grant", CASCADE)),
+            (
+                "measure",
+                TextField(choices=[("calls", "Calls"), ("records", "Records"), ("bytes", "Bytes")]),
+            ),
+            ("period", TextField(choices=[("minute", "minute"), ("hour", "hour"), ("day", "day")])),
+            ("most", BigIntegerField()),
+            ("used", BigIntegerField(default=0)),
+            ("since", DateTimeField()),
+            constraints=[
+                UniqueConstraint(
+                    fields=("grant", "measure", "period"), name="quota_once_a_measure_and_period"
                 ),
-                ("digest", models.BinaryField(unique=True)),
-                ("grant", refers("evidence.grant", models.CASCADE)),
-                ("stream", models.TextField()),
-                ("fields", ArrayField(base_field=models.TextField(), null=True)),
-                ("created_at", models.DateTimeField()),
-                ("expires_at", models.DateTimeField()),
-                ("answered_at", models.DateTimeField(null=True)),
-                (
-                    "answer",
-                    models.TextField(
-                        blank=True,
-                        choices=[
-                            ("once", "Allowed once"),
-                            ("hour", "Allowed for an hour"),
-                            ("always", "Allowed"),
-                            ("declined", "Declined"),
-                        ],
-                    ),
+                CheckConstraint(
+                    condition=Q(("measure__in", ["calls", "records", "bytes"])),
+                    name="quota_measure_known",
+                ),
+                CheckConstraint(
+                    condition=Q(("period__in", ["minute", "hour", "day"])),
+                    name="quota_period_known",
+                ),
+                CheckConstraint(
+                    condition=Q(("most__gte", 1), ("used__gte", 0)), name="quota_allows_something"
                 ),
             ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            models.Q(("answer", ""), ("answered_at__isnull", True)),
-                            models.Q(
-                                ("answer__in", ["once", "hour", "always", "declined"]),
-                                ("answered_at__isnull", False),
-                            ),
-                            _connector="OR",
-                        ),
-                        name="permission_request_answered_with_an_answer",
-                    )
-                ],
-            },
-            managers=UNSCOPED,
         ),
-        migrations.CreateModel(
-            name="Bookmark",
-            fields=[
-                ("handle", models.BinaryField(primary_key=True, serialize=False)),
-                ("owner", refers("evidence.owner", models.CASCADE)),
-                ("content", models.BinaryField()),
-                ("used_at", models.DateTimeField()),
+        table(
+            "Tripwire",
+            ("grant", belongs("evidence.grant", CASCADE, primary_key=True, serialize=False)),
+            ("share", SmallIntegerField()),
+            constraints=[
+                CheckConstraint(
+                    condition=Q(("share__gte", 0), ("share__lte", 100)),
+                    name="tripwire_share_is_percent",
+                )
             ],
-            options=OPTIONS,
-            managers=UNSCOPED,
         ),
-        migrations.CreateModel(
-            name="Quota",
-            fields=[
-                ("id", row_id()),
-                ("grant", refers("evidence.grant", models.CASCADE)),
-                (
-                    "measure",
-                    models.TextField(
-                        choices=[("calls", "Calls"), ("records", "Records"), ("bytes", "Bytes")]
-                    ),
+        table(
+            "Watch",
+            ("id", row_id()),
+            ("grant", refers("evidence.grant", CASCADE)),
+            ("stream", TextField()),
+            ("slack", BigIntegerField()),
+            constraints=[
+                UniqueConstraint(fields=("grant", "stream"), name="watch_once_a_grant_and_stream")
+            ],
+        ),
+        table(
+            "Alert",
+            ("id", row_id()),
+            ("grant", refers("evidence.grant", CASCADE)),
+            ("stream", TextField()),
+            ("seen", BigIntegerField()),
+            ("total", BigIntegerField()),
+            ("hours", IntegerField()),
+            ("at", DateTimeField()),
+            ("acknowledged_at", DateTimeField(null=True)),
+            indexes=[
+                Index(
+                    condition=Q(("acknowledged_at__isnull", True)),
+                    fields=["at"],
+                    name="alert_standing",
+                )
+            ],
+        ),
+        table(
+            "RefusedCall",
+            ("id", row_id()),
+            ("owner", refers("evidence.owner", CASCADE)),
+            ("at", DateTimeField()),
+            ("client_id", TextField()),
+            ("token_id", TextField()),
+            ("request_id", TextField()),
+            ("route", TextField()),
+            ("code", TextField()),
+            ("param", TextField()),
+            ("stream", TextField()),
+            ("clause", TextField()),
+            indexes=[
+                Index(fields=["client_id", "at"], name="refused_to_client"),
+                Index(fields=["at"], name="refused_at"),
+                Index(fields=["request_id"], name="refused_request"),
+            ],
+        ),
+        table(
+            "Chain",
+            ("chain", text_key()),
+            ("owner", refers("evidence.owner", PROTECT)),
+            ("seq", BigIntegerField(default=0)),
+            ("digest", BinaryField()),
+            ("seal", BinaryField()),
+        ),
+        table(
+            "Disclosure",
+            ("pk", composite("chain", "seq")),
+            ("chain", TextField(db_collation="C")),
+            ("seq", BigIntegerField()),
+            ("at", DateTimeField()),
+            ("client_id", TextField()),
+            ("token_id", TextField()),
+            ("request_id", TextField()),
+            ("route", TextField()),
+            ("covered", TextField()),
+            ("record_count", IntegerField()),
+            ("size_bytes", BigIntegerField()),
+            ("pseudonyms", ArrayField(UUIDField())),
+            ("record_digests", ArrayField(BinaryField())),
+            ("previous", BinaryField()),
+            ("digest", BinaryField()),
+            indexes=[
+                Index(fields=["at"], name="disclosure_at"),
+                Index(fields=["client_id", "at"], name="disclosure_to_client"),
+                GinIndex(fields=["pseudonyms"], name="disclosure_of_record"),
+            ],
+        ),
+        table(
+            "Pseudonym",
+            ("pk", composite("connection_id", "stream", "record_key")),
+            ("connection_id", TextField(db_collation="C")),
+            ("stream", TextField(db_collation="C")),
+            ("record_key", TextField(db_collation="C")),
+            ("pseudonym", UUIDField()),
+            ("nonce", UUIDField(db_default=RandomUUID())),
+            indexes=[Index(fields=["pseudonym"], name="pseudonym_of")],
+        ),
+        table(
+            "Checkpoint",
+            ("id", row_id()),
+            ("owner", refers("evidence.owner", PROTECT)),
+            ("at", DateTimeField()),
+            ("heads", TextField()),
+            ("note", TextField()),
+        ),
+        table(
+            "Subscription",
+            ("subscription_id", text_key()),
+            ("package", refers("evidence.package", CASCADE)),
+            ("callback_url", TextField()),
+            ("streams", ArrayField(TextField(), default=list)),
+            ("secret", BinaryField()),
+            ("old_secret", BinaryField(null=True)),
+            ("old_secret_until", DateTimeField(null=True)),
+            (
+                "status",
+                TextField(
+                    choices=[
+                        ("pending_verification", "Waiting for the receiver to prove itself"),
+                        ("active", "Active"),
+                        ("disabled", "Switched off by the client"),
+                        ("disabled_failure", "Switched off because deliveries failed"),
+                        ("disabled_revoked", "Ended with the grant"),
+                    ],
+                    default="pending_verification",
                 ),
-                (
-                    "period",
-                    models.TextField(
-                        choices=[("minute", "minute"), ("hour", "hour"), ("day", "day")]
+            ),
+            ("disabled_reason", TextField(null=True)),
+            ("created_at", DateTimeField()),
+            ("updated_at", DateTimeField()),
+            constraints=[
+                CheckConstraint(
+                    condition=Q(
+                        (
+                            "status__in",
+                            [
+                                "pending_verification",
+                                "active",
+                                "disabled",
+                                "disabled_failure",
+                                "disabled_revoked",
+                            ],
+                        )
                     ),
+                    name="subscription_status_known",
+                )
+            ],
+        ),
+        table(
+            "WatchedStream",
+            ("pk", composite("subscription_id", "connection_id", "stream")),
+            ("subscription", refers("evidence.subscription", CASCADE)),
+            ("stream", TextField(db_collation="C")),
+            ("connection_id", TextField(db_collation="C")),
+            ("standing", JSONField()),
+            ("seen_seq", BigIntegerField()),
+        ),
+        table(
+            "Event",
+            ("event_id", text_key()),
+            ("subscription", refers("evidence.subscription", CASCADE)),
+            (
+                "type",
+                TextField(
+                    choices=[
+                        ("pdpp.subscription.verify", "Verification"),
+                        ("pdpp.subscription.test", "Test"),
+                        ("pdpp.records.changed", "Records changed"),
+                        ("pdpp.grant.revoked", "Grant revoked"),
+                    ]
                 ),
-                ("most", models.BigIntegerField()),
-                ("used", models.BigIntegerField(default=0)),
-                ("since", models.DateTimeField()),
-            ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("grant", "measure", "period"),
-                        name="quota_once_a_measure_and_period",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(("measure__in", ["calls", "records", "bytes"])),
-                        name="quota_measure_known",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(("period__in", ["minute", "hour", "day"])),
-                        name="quota_period_known",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(("most__gte", 1), ("used__gte", 0)),
-                        name="quota_allows_something",
-                    ),
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="Tripwire",
-            fields=[
-                (
-                    "grant",
-                    belongs("evidence.grant", models.CASCADE, primary_key=True, serialize=False),
+            ),
+            ("stream", TextField(db_collation="C", default="")),
+            ("connection_id", TextField(db_collation="C", default="")),
+            ("place", JSONField(null=True)),
+            ("challenge", TextField(default="")),
+            (
+                "status",
+                TextField(
+                    choices=[
+                        ("queued", "On its way"),
+                        ("delivered", "Delivered"),
+                        ("failed", "Given up"),
+                        ("dropped", "Not sent"),
+                    ],
+                    default="queued",
                 ),
-                ("share", models.SmallIntegerField()),
+            ),
+            ("attempts", PositiveSmallIntegerField(default=0)),
+            ("answered", PositiveSmallIntegerField(null=True)),
+            ("created_at", DateTimeField()),
+            ("due_at", DateTimeField()),
+            ("enqueued", BooleanField(default=False)),
+            ("settled_at", DateTimeField(null=True)),
+            indexes=[
+                Index(
+                    condition=Q(("enqueued", False), ("status", "queued")),
+                    fields=["due_at"],
+                    name="events_due",
+                )
             ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(("share__gte", 0), ("share__lte", 100)),
-                        name="tripwire_share_is_percent",
-                    )
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="Watch",
-            fields=[
-                ("id", row_id()),
-                ("grant", refers("evidence.grant", models.CASCADE)),
-                ("stream", models.TextField()),
-                ("slack", models.BigIntegerField()),
-            ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("grant", "stream"), name="watch_once_a_grant_and_stream"
-                    )
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="Alert",
-            fields=[
-                ("id", row_id()),
-                ("grant", refers("evidence.grant", models.CASCADE)),
-                ("stream", models.TextField()),
-                ("seen", models.BigIntegerField()),
-                ("total", models.BigIntegerField()),
-                ("hours", models.IntegerField()),
-                ("at", models.DateTimeField()),
-                ("acknowledged_at", models.DateTimeField(null=True)),
-            ],
-            options={
-                **OPTIONS,
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("acknowledged_at__isnull", True)),
-                        fields=["at"],
-                        name="alert_standing",
-                    )
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="RefusedCall",
-            fields=[
-                ("id", row_id()),
-                ("owner", refers("evidence.owner", models.CASCADE)),
-                ("at", models.DateTimeField()),
-                ("client_id", models.TextField()),
-                ("token_id", models.TextField()),
-                ("request_id", models.TextField()),
-                ("route", models.TextField()),
-                ("code", models.TextField()),
-                ("param", models.TextField()),
-                ("stream", models.TextField()),
-                ("clause", models.TextField()),
-            ],
-            options={
-                **OPTIONS,
-                "indexes": [
-                    models.Index(fields=["client_id", "at"], name="refused_to_client"),
-                    models.Index(fields=["at"], name="refused_at"),
-                    models.Index(fields=["request_id"], name="refused_request"),
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="Chain",
-            fields=[
-                ("chain", models.TextField(db_collation="C", primary_key=True, serialize=False)),
-                ("owner", refers("evidence.owner", models.PROTECT)),
-                ("seq", models.BigIntegerField(default=0)),
-                ("digest", models.BinaryField()),
-                ("seal", models.BinaryField()),
-            ],
-            options=OPTIONS,
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="Disclosure",
-            fields=[
-                ("pk", models.CompositePrimaryKey("chain", "seq", **KEY)),
-                ("chain", models.TextField(db_collation="C")),
-                ("seq", models.BigIntegerField()),
-                ("at", models.DateTimeField()),
-                ("client_id", models.TextField()),
-                ("token_id", models.TextField()),
-                ("request_id", models.TextField()),
-                ("route", models.TextField()),
-                ("covered", models.TextField()),
-                ("record_count", models.IntegerField()),
-                ("size_bytes", models.BigIntegerField()),
-                ("pseudonyms", ArrayField(base_field=models.UUIDField())),
-                ("record_digests", ArrayField(base_field=models.BinaryField())),
-                ("previous", models.BinaryField()),
-                ("digest", models.BinaryField()),
-            ],
-            options={
-                **OPTIONS,
-                "indexes": [
-                    models.Index(fields=["at"], name="disclosure_at"),
-                    models.Index(fields=["client_id", "at"], name="disclosure_to_client"),
-                    GinIndex(fields=["pseudonyms"], name="disclosure_of_record"),
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="Pseudonym",
-            fields=[
-                ("pk", models.CompositePrimaryKey("connection_id", "stream", "record_key", **KEY)),
-                ("connection_id", models.TextField(db_collation="C")),
-                ("stream", models.TextField(db_collation="C")),
-                ("record_key", models.TextField(db_collation="C")),
-                ("pseudonym", models.UUIDField()),
-                (
-                    "nonce",
-                    models.UUIDField(db_default=RandomUUID()),
+            constraints=[
+                UniqueConstraint(
+                    condition=Q(("status", "queued"), ("type", "pdpp.records.changed")),
+                    fields=("subscription", "stream", "connection_id"),
+                    name="changes_of_a_stream_are_told_one_at_a_time",
+                ),
+                CheckConstraint(
+                    condition=Q(("status__in", ["queued", "delivered", "failed", "dropped"])),
+                    name="event_status_known",
                 ),
             ],
-            options={
-                **OPTIONS,
-                "indexes": [models.Index(fields=["pseudonym"], name="pseudonym_of")],
-            },
-            managers=UNSCOPED,
         ),
-        migrations.CreateModel(
-            name="Checkpoint",
-            fields=[
-                ("id", row_id()),
-                ("owner", refers("evidence.owner", models.PROTECT)),
-                ("at", models.DateTimeField()),
-                ("heads", models.TextField()),
-                ("note", models.TextField()),
+        table(
+            "Retention",
+            ("id", row_id()),
+            ("connection", refers("evidence.connection", CASCADE)),
+            ("stream", TextField(blank=True, db_collation="C", default="")),
+            ("days", PositiveIntegerField()),
+            ("set_at", DateTimeField()),
+            constraints=[
+                UniqueConstraint(fields=("connection", "stream"), name="retention_once_per_stream"),
+                CheckConstraint(condition=Q(("days__gte", 1)), name="retention_of_days"),
             ],
-            options=OPTIONS,
-            managers=UNSCOPED,
         ),
-        migrations.CreateModel(
-            name="Subscription",
-            fields=[
-                (
-                    "subscription_id",
-                    models.TextField(db_collation="C", primary_key=True, serialize=False),
+        table(
+            "Erasure",
+            ("erasure_id", text_key()),
+            ("owner", refers("evidence.owner", PROTECT)),
+            (
+                "of",
+                TextField(
+                    choices=[
+                        ("record", "Record"),
+                        ("stream", "Stream"),
+                        ("connection", "Connection"),
+                        ("owner", "Everything"),
+                    ]
                 ),
-                ("package", refers("evidence.package", models.CASCADE)),
-                ("callback_url", models.TextField()),
-                ("streams", ArrayField(base_field=models.TextField(), default=list)),
-                ("secret", models.BinaryField()),
-                ("old_secret", models.BinaryField(null=True)),
-                ("old_secret_until", models.DateTimeField(null=True)),
-                (
-                    "status",
-                    models.TextField(
-                        choices=[
-                            ("pending_verification", "Waiting for the receiver to prove itself"),
-                            ("active", "Active"),
-                            ("disabled", "Switched off by the client"),
-                            ("disabled_failure", "Switched off because deliveries failed"),
-                            ("disabled_revoked", "Ended with the grant"),
-                        ],
-                        default="pending_verification",
-                    ),
-                ),
-                ("disabled_reason", models.TextField(null=True)),
-                ("created_at", models.DateTimeField()),
-                ("updated_at", models.DateTimeField()),
+            ),
+            ("by", TextField()),
+            ("connection_id", TextField(blank=True, db_collation="C")),
+            ("stream", TextField(blank=True, db_collation="C")),
+            ("record_digest", BinaryField(null=True)),
+            ("before", DateTimeField(null=True)),
+            ("tombstones", BooleanField(default=True)),
+            ("removed", JSONField(default=dict)),
+            ("kept", JSONField(default=dict)),
+            ("wanted_at", DateTimeField()),
+            ("updated_at", DateTimeField()),
+            ("finished_at", DateTimeField(null=True)),
+            constraints=[
+                CheckConstraint(
+                    condition=Q(("of__in", ["record", "stream", "connection", "owner"])),
+                    name="erasure_of_something_known",
+                )
             ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            (
-                                "status__in",
-                                [
-                                    "pending_verification",
-                                    "active",
-                                    "disabled",
-                                    "disabled_failure",
-                                    "disabled_revoked",
-                                ],
-                            )
-                        ),
-                        name="subscription_status_known",
-                    )
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="WatchedStream",
-            fields=[
-                (
-                    "pk",
-                    models.CompositePrimaryKey("subscription_id", "connection_id", "stream", **KEY),
-                ),
-                ("subscription", refers("evidence.subscription", models.CASCADE)),
-                ("stream", models.TextField(db_collation="C")),
-                ("connection_id", models.TextField(db_collation="C")),
-                ("standing", models.JSONField()),
-                ("seen_seq", models.BigIntegerField()),
-            ],
-            options=OPTIONS,
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="Event",
-            fields=[
-                ("event_id", models.TextField(db_collation="C", primary_key=True, serialize=False)),
-                ("subscription", refers("evidence.subscription", models.CASCADE)),
-                (
-                    "type",
-                    models.TextField(
-                        choices=[
-                            ("pdpp.subscription.verify", "Verification"),
-                            ("pdpp.subscription.test", "Test"),
-                            ("pdpp.records.changed", "Records changed"),
-                            ("pdpp.grant.revoked", "Grant revoked"),
-                        ]
-                    ),
-                ),
-                ("stream", models.TextField(db_collation="C", default="")),
-                ("connection_id", models.TextField(db_collation="C", default="")),
-                ("place", models.JSONField(null=True)),
-                ("challenge", models.TextField(default="")),
-                (
-                    "status",
-                    models.TextField(
-                        choices=[
-                            ("queued", "On its way"),
-                            ("delivered", "Delivered"),
-                            ("failed", "Given up"),
-                            ("dropped", "Not sent"),
-                        ],
-                        default="queued",
-                    ),
-                ),
-                ("attempts", models.PositiveSmallIntegerField(default=0)),
-                ("answered", models.PositiveSmallIntegerField(null=True)),
-                ("created_at", models.DateTimeField()),
-                ("due_at", models.DateTimeField()),
-                ("enqueued", models.BooleanField(default=False)),
-                ("settled_at", models.DateTimeField(null=True)),
-            ],
-            options={
-                **OPTIONS,
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("enqueued", False), ("status", "queued")),
-                        fields=["due_at"],
-                        name="events_due",
-                    )
-                ],
-                "constraints": [
-                    models.UniqueConstraint(
-                        condition=models.Q(("status", "queued"), ("type", "pdpp.records.changed")),
-                        fields=("subscription", "stream", "connection_id"),
-                        name="changes_of_a_stream_are_told_one_at_a_time",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            ("status__in", ["queued", "delivered", "failed", "dropped"])
-                        ),
-                        name="event_status_known",
-                    ),
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="Retention",
-            fields=[
-                ("id", row_id()),
-                ("connection", refers("evidence.connection", models.CASCADE)),
-                ("stream", models.TextField(blank=True, db_collation="C", default="")),
-                ("days", models.PositiveIntegerField()),
-                ("set_at", models.DateTimeField()),
-            ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("connection", "stream"), name="retention_once_per_stream"
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(("days__gte", 1)), name="retention_of_days"
-                    ),
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="Erasure",
-            fields=[
-                (
-                    "erasure_id",
-                    models.TextField(db_collation="C", primary_key=True, serialize=False),
-                ),
-                ("owner", refers("evidence.owner", models.PROTECT)),
-                (
-                    "of",
-                    models.TextField(
-                        choices=[
-                            ("record", "Record"),
-                            ("stream", "Stream"),
-                            ("connection", "Connection"),
-                            ("owner", "Everything"),
-                        ]
-                    ),
-                ),
-                ("by", models.TextField()),
-                ("connection_id", models.TextField(blank=True, db_collation="C")),
-                ("stream", models.TextField(blank=True, db_collation="C")),
-                ("record_digest", models.BinaryField(null=True)),
-                ("before", models.DateTimeField(null=True)),
-                ("tombstones", models.BooleanField(default=True)),
-                ("removed", models.JSONField(default=dict)),
-                ("kept", models.JSONField(default=dict)),
-                ("wanted_at", models.DateTimeField()),
-                ("updated_at", models.DateTimeField()),
-                ("finished_at", models.DateTimeField(null=True)),
-            ],
-            options={
-                **OPTIONS,
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(("of__in", ["record", "stream", "connection", "owner"])),
-                        name="erasure_of_something_known",
-                    )
-                ],
-            },
-            managers=UNSCOPED,
         ),
         migrations.RunSQL(FROZEN),
         migrations.RunSQL(WAKE_JOBS),

@@ -1,25 +1,19 @@
 """The tables of backups."""
 
-from typing import Any
+from django.db import migrations
+from django.db.models import (
+    CASCADE,
+    BigIntegerField,
+    BinaryField,
+    BooleanField,
+    DateTimeField,
+    Index,
+    JSONField,
+    PositiveSmallIntegerField,
+    TextField,
+)
 
-from django.db import migrations, models
-
-UNSCOPED = [("unscoped", models.Manager())]
-OPTIONS = {"default_manager_name": "unscoped"}
-
-
-def row_id() -> models.BigAutoField:
-    return models.BigAutoField(
-        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-    )
-
-
-def refers(to: str, on_delete: Any, **options: Any) -> models.ForeignKey:
-    return models.ForeignKey(to=to, on_delete=on_delete, related_name="+", **options)
-
-
-def belongs(to: str, on_delete: Any, **options: Any) -> models.OneToOneField:
-    return models.OneToOneField(to=to, on_delete=on_delete, related_name="+", **options)
+from evidence.migrations import belongs, refers, row_id, table
 
 
 class Migration(migrations.Migration):
@@ -28,49 +22,36 @@ class Migration(migrations.Migration):
     dependencies = [("evidence", "0001_initial")]
 
     operations = [
-        migrations.CreateModel(
-            name="BackupPlan",
-            fields=[
-                (
-                    "owner",
-                    belongs("evidence.owner", models.CASCADE, primary_key=True, serialize=False),
-                ),
-                ("public_key", models.BinaryField(null=True)),
-                ("key_created_at", models.DateTimeField(null=True)),
-                ("hour", models.PositiveSmallIntegerField(null=True)),
-                ("daily", models.PositiveSmallIntegerField(default=7)),
-                ("weekly", models.PositiveSmallIntegerField(default=4)),
-                ("monthly", models.PositiveSmallIntegerField(default=12)),
-                ("folder", models.TextField(default="")),
-                ("store", models.JSONField(null=True)),
-                ("store_secret", models.BinaryField(null=True)),
-                ("due_at", models.DateTimeField(null=True)),
-                ("is_paused", models.BooleanField(default=False)),
-                ("problem", models.JSONField(null=True)),
-            ],
-            options=OPTIONS,
-            managers=UNSCOPED,
+        table(
+            "BackupPlan",
+            ("owner", belongs("evidence.owner", CASCADE, primary_key=True, serialize=False)),
+            ("public_key", BinaryField(null=True)),
+            ("key_created_at", DateTimeField(null=True)),
+            ("hour", PositiveSmallIntegerField(null=True)),
+            ("daily", PositiveSmallIntegerField(default=7)),
+            ("weekly", PositiveSmallIntegerField(default=4)),
+            ("monthly", PositiveSmallIntegerField(default=12)),
+            ("folder", TextField(default="")),
+            ("store", JSONField(null=True)),
+            ("store_secret", BinaryField(null=True)),
+            ("due_at", DateTimeField(null=True)),
+            ("is_paused", BooleanField(default=False)),
+            ("problem", JSONField(null=True)),
         ),
-        migrations.CreateModel(
-            name="BackupCopy",
-            fields=[
-                ("id", row_id()),
-                ("owner", refers("evidence.owner", models.CASCADE)),
-                ("name", models.TextField()),
-                ("place", models.TextField()),
-                ("made_at", models.DateTimeField()),
-                ("size_bytes", models.BigIntegerField()),
-                ("rows", models.BigIntegerField()),
-                ("fingerprint", models.TextField()),
-                ("sealed", models.BinaryField()),
-                ("drill_secret", models.BinaryField(null=True)),
-                ("drilled_at", models.DateTimeField(null=True)),
-                ("drill_problem", models.TextField(default="")),
-            ],
-            options={
-                **OPTIONS,
-                "indexes": [models.Index(fields=["owner", "made_at"], name="backup_copy_in_time")],
-            },
-            managers=UNSCOPED,
+        table(
+            "BackupCopy",
+            ("id", row_id()),
+            ("owner", refers("evidence.owner", CASCADE)),
+            ("name", TextField()),
+            ("place", TextField()),
+            ("made_at", DateTimeField()),
+            ("size_bytes", BigIntegerField()),
+            ("rows", BigIntegerField()),
+            ("fingerprint", TextField()),
+            ("sealed", BinaryField()),
+            ("drill_secret", BinaryField(null=True)),
+            ("drilled_at", DateTimeField(null=True)),
+            ("drill_problem", TextField(default="")),
+            indexes=[Index(fields=["owner", "made_at"], name="backup_copy_in_time")],
         ),
     ]

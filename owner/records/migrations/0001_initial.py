@@ -1,21 +1,18 @@
 """The tables of people."""
 
-from typing import Any
-
-from django.db import migrations, models
+from django.db import migrations
+from django.db.models import (
+    CASCADE,
+    BigIntegerField,
+    BooleanField,
+    DateTimeField,
+    F,
+    Index,
+    TextField,
+)
 from django.db.models.functions import Upper
 
-UNSCOPED = [("unscoped", models.Manager())]
-OPTIONS = {"default_manager_name": "unscoped"}
-KEY = {"blank": True, "editable": False, "primary_key": True, "serialize": False}
-
-
-def refers(to: str, on_delete: Any, **options: Any) -> models.ForeignKey:
-    return models.ForeignKey(to=to, on_delete=on_delete, related_name="+", **options)
-
-
-def belongs(to: str, on_delete: Any, **options: Any) -> models.OneToOneField:
-    return models.OneToOneField(to=to, on_delete=on_delete, related_name="+", **options)
+from evidence.migrations import belongs, composite, refers, table
 
 
 class Migration(migrations.Migration):
@@ -24,93 +21,66 @@ class Migration(migrations.Migration):
     dependencies = [("evidence", "0001_initial")]
 
     operations = [
-        migrations.CreateModel(
-            name="Mention",
-            fields=[
-                (
-                    "pk",
-                    models.CompositePrimaryKey(
-                        "connection_id", "stream", "record_key", "identity", **KEY
-                    ),
+        table(
+            "Mention",
+            ("pk", composite("connection_id", "stream", "record_key", "identity")),
+            ("connection_id", TextField(db_collation="C")),
+            ("stream", TextField(db_collation="C")),
+            ("record_key", TextField(db_collation="C")),
+            ("identity", TextField(db_collation="C")),
+            ("name", TextField(null=True)),
+            ("at", DateTimeField(null=True)),
+            indexes=[
+                Index(
+                    fields=["connection_id", "stream", "identity", "at", "record_key"],
+                    name="mention_in_time",
+                )
+            ],
+        ),
+        table(
+            "PersonCount",
+            ("pk", composite("connection_id", "stream", "identity")),
+            ("connection_id", TextField(db_collation="C")),
+            ("stream", TextField(db_collation="C")),
+            ("identity", TextField(db_collation="C")),
+            ("own_person", TextField(db_collation="C")),
+            ("person", TextField(db_collation="C")),
+            ("name", TextField(null=True)),
+            ("records", BigIntegerField()),
+            ("first_at", DateTimeField(null=True)),
+            ("last_at", DateTimeField(null=True)),
+            indexes=[
+                Index(fields=["person"], name="person_count_of_person"),
+                Index(fields=["identity"], name="person_count_of_identity"),
+                Index(Upper("name"), name="person_count_of_name"),
+                Index(
+                    F("last_at").desc(nulls_last=True),
+                    name="person_count_by_time",
                 ),
-                ("connection_id", models.TextField(db_collation="C")),
-                ("stream", models.TextField(db_collation="C")),
-                ("record_key", models.TextField(db_collation="C")),
-                ("identity", models.TextField(db_collation="C")),
-                ("name", models.TextField(null=True)),
-                ("at", models.DateTimeField(null=True)),
-            ],
-            options={
-                **OPTIONS,
-                "indexes": [
-                    models.Index(
-                        fields=["connection_id", "stream", "identity", "at", "record_key"],
-                        name="mention_in_time",
-                    )
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="PersonCount",
-            fields=[
-                ("pk", models.CompositePrimaryKey("connection_id", "stream", "identity", **KEY)),
-                ("connection_id", models.TextField(db_collation="C")),
-                ("stream", models.TextField(db_collation="C")),
-                ("identity", models.TextField(db_collation="C")),
-                ("own_person", models.TextField(db_collation="C")),
-                ("person", models.TextField(db_collation="C")),
-                ("name", models.TextField(null=True)),
-                ("records", models.BigIntegerField()),
-                ("first_at", models.DateTimeField(null=True)),
-                ("last_at", models.DateTimeField(null=True)),
-            ],
-            options={
-                **OPTIONS,
-                "indexes": [
-                    models.Index(fields=["person"], name="person_count_of_person"),
-                    models.Index(fields=["identity"], name="person_count_of_identity"),
-                    models.Index(Upper("name"), name="person_count_of_name"),
-                    models.Index(
-                        models.OrderBy(models.F("last_at"), descending=True, nulls_last=True),
-                        name="person_count_by_time",
-                    ),
-                    models.Index(
-                        models.OrderBy(models.F("records"), descending=True, nulls_last=True),
-                        name="person_count_by_records",
-                    ),
-                ],
-            },
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="PersonMerge",
-            fields=[
-                ("pk", models.CompositePrimaryKey("owner_id", "identity", **KEY)),
-                ("owner", refers("evidence.owner", models.CASCADE)),
-                ("identity", models.TextField(db_collation="C")),
-                ("person", models.TextField(db_collation="C")),
-                ("merged_at", models.DateTimeField()),
-            ],
-            options=OPTIONS,
-            managers=UNSCOPED,
-        ),
-        migrations.CreateModel(
-            name="PeopleProgress",
-            fields=[
-                (
-                    "connection",
-                    belongs(
-                        "evidence.connection", models.CASCADE, primary_key=True, serialize=False
-                    ),
+                Index(
+                    F("records").desc(nulls_last=True),
+                    name="person_count_by_records",
                 ),
-                ("seq", models.BigIntegerField()),
-                ("basis", models.TextField()),
-                ("is_complete", models.BooleanField()),
-                ("after_stream", models.TextField(db_collation="C", default="")),
-                ("after_key", models.TextField(db_collation="C", default="")),
             ],
-            options=OPTIONS,
-            managers=UNSCOPED,
+        ),
+        table(
+            "PersonMerge",
+            ("pk", composite("owner_id", "identity")),
+            ("owner", refers("evidence.owner", CASCADE)),
+            ("identity", TextField(db_collation="C")),
+            ("person", TextField(db_collation="C")),
+            ("merged_at", DateTimeField()),
+        ),
+        table(
+            "PeopleProgress",
+            (
+                "connection",
+                belongs("evidence.connection", CASCADE, primary_key=True, serialize=False),
+            ),
+            ("seq", BigIntegerField()),
+            ("basis", TextField()),
+            ("is_complete", BooleanField()),
+            ("after_stream", TextField(db_collation="C", default="")),
+            ("after_key", TextField(db_collation="C", default="")),
         ),
     ]
