@@ -87,7 +87,7 @@ CREATE TABLE evidence_searchtext (
     stream text COLLATE "C" NOT NULL,
     record_key text COLLATE "C" NOT NULL,
     terms tsvector NOT NULL,
-    word_order bytea[],
+    word_order bytea[] NOT NULL,
     authored_at timestamptz,
     analyser smallint NOT NULL,
     PRIMARY KEY (connection_id, stream, record_key)
@@ -429,7 +429,7 @@ class Migration(migrations.Migration):
                     ("stream", TextField(db_collation="C")),
                     ("record_key", TextField(db_collation="C")),
                     ("terms", SearchVectorField()),
-                    ("word_order", ArrayField(BinaryField(), null=True)),
+                    ("word_order", ArrayField(BinaryField())),
                     ("authored_at", DateTimeField(null=True)),
                     ("analyser", SmallIntegerField()),
                     indexes=[

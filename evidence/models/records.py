@@ -110,7 +110,7 @@ class SearchText(models.Model):
     """The lexemes of one record; each includes its field, so that a hidden field cannot match.
 
     ``word_order`` has the order of the words of each field by its code, as
-    ``evidence.search.analysis.terms`` encodes it; null means that it is unknown.
+    ``evidence.search.analysis.terms`` encodes it.
     """
 
     pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")
@@ -118,7 +118,7 @@ class SearchText(models.Model):
     stream = models.TextField(db_collation="C")
     record_key = models.TextField(db_collation="C")
     terms = SearchVectorField()
-    word_order = ArrayField(models.BinaryField(), null=True)
+    word_order = ArrayField(models.BinaryField())
     authored_at = models.DateTimeField(null=True)
     analyser = models.SmallIntegerField()
 

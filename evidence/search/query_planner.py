@@ -136,7 +136,7 @@ def _required(query: Query, group: VisibleRecords, codes: Mapping[str, str]) -> 
         return None
     in_order = in_code_order(group.layout["search"].values())
     fields = {name: in_order.index(code) + 1 for name, code in codes.items()}
-    return SQL("(r.word_order IS NULL OR ") + _has_pairs(pairs, fields) + SQL(" IS TRUE)")
+    return _has_pairs(pairs, fields) + SQL(" IS TRUE")
 
 
 def _has_pairs(condition: Condition, fields: Mapping[str, int]) -> SQL:
