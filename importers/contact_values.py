@@ -2,10 +2,9 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import getaddresses
-from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -39,8 +38,7 @@ _FIRST = frozenset(("n", "nickname", "org", "title", "bday", "anniversary"))
 class _Text(VCardTextBehavior):  # type: ignore[misc]
     """Keeps text behind a comma without a backslash, which version 2.1 writes so.
 
-    The library cuts it off; ``line.cut`` is what it returns, which keys of earlier releases have.
-    A text with a backslash that escapes nothing, such as a path, was not escaped by its writer.
+    The library cuts it off. A text with a backslash that escapes nothing, such as a path, was not escaped by its writer.
     """
 
     @classmethod
@@ -48,7 +46,6 @@ class _Text(VCardTextBehavior):  # type: ignore[misc]
         written, was_encoded = line.value, line.encoded
         super().decode(line)
         if was_encoded:
-            line.cut = line.value
             if isinstance(line.value, bytes):  # base64
                 line.value = decode(line.value)
             elif "\\" in _ESCAPE.sub("", written):
@@ -77,24 +74,22 @@ def keep_paths(card: Any) -> None:
                     line.value = line.written
 
 
-def values(card: Any, name: str, *, is_cut: bool = False) -> list[str]:
+def values(card: Any, name: str) -> list[str]:
     lines = card.contents.get(name, [])
-    found = (getattr(line, "cut", line.value) if is_cut else line.value for line in lines)
-    flat = partial(flatten, inner=str if is_cut else flatten)
-    texts = (one_line(replace_unstorable(flat(value))) for value in found)
+    texts = (one_line(replace_unstorable(flatten(line.value))) for line in lines)
     return list(dict.fromkeys(filter(None, texts)))
 
 
-def first_value(card: Any, name: str, *, is_cut: bool = False) -> str | None:
-    return next(iter(values(card, name, is_cut=is_cut)), None)
+def first_value(card: Any, name: str) -> str | None:
+    return next(iter(values(card, name)), None)
 
 
-def flatten(value: Any, *, inner: Callable[[Any], str] = str) -> str:
+def flatten(value: Any) -> str:
     """Join the parts of a structured value, such as an address, with commas."""
     if isinstance(value, str):
         return value
     if isinstance(value, Iterable):
-        return ", ".join(filter(None, map(inner, value)))
+        return ", ".join(filter(None, map(flatten, value)))
     parts = ("street", "extended", "box", "code", "city", "region", "country")
     if any(hasattr(value, part) for part in parts):
         texts = (flatten(getattr(value, part, "") or "") for part in parts)

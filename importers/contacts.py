@@ -29,7 +29,6 @@ from importers.core.streaming import (
 )
 from importers.core.text import (
     decode,
-    decode_as_before,
     one_line,
     replace_unstorable,
     to_utf8,
@@ -62,14 +61,7 @@ def _contact(component: Component) -> ParsedItem:
     name = _name_or_address(card)
     if name is None:
         raise UnreadableError(ReceiptCode.NO_IDENTITY)
-    key, old_text = _key(card, name), decode_as_before(component.text)
-    old_card = card if old_text == text else _parse_card(old_text)
-    old_keys = (
-        _key(each, _name_or_address(each, is_cut=True) or name, is_cut=True)
-        for each in (old_card, card)
-    )
-    replaces = tuple(dict.fromkeys(old for old in old_keys if old != key))
-    item = ParsedItem([ParsedRecord("contacts", _fields(card, key), replaces)])
+    item = ParsedItem([ParsedRecord("contacts", _fields(card, _key(card, name)))])
     _add_issues(item, card, text)
     return item
 
@@ -101,12 +93,10 @@ def _parse_card(text: str) -> Any:
         raise UnreadableError(ReceiptCode.MALFORMED, detail=str(error)[:100]) from error
 
 
-def _key(card: Any, name: str, *, is_cut: bool = False) -> str:
-    """Return the key; of an earlier release if ``is_cut``, which cut off text behind a comma."""
-    written = partial(values, card, is_cut=is_cut)
-    identity = next(iter(written("uid")), None) or "\0".join(
-        [name, *(written("org")[:1] or [""]), *sorted(written("email")), *sorted(written("tel"))]
-    )
+def _key(card: Any, name: str) -> str:
+    organization = first_value(card, "org") or ""
+    addresses = (*sorted(values(card, "email")), *sorted(values(card, "tel")))
+    identity = first_value(card, "uid") or "\0".join([name, organization, *addresses])
     return f"c_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
 
@@ -153,16 +143,10 @@ def _note(card: Any) -> str | None:
     return note.strip() or None
 
 
-def _name_or_address(card: Any, *, is_cut: bool = False) -> str | None:
-    addresses = (first_value(card, name, is_cut=is_cut) for name in ("email", "tel"))
-    return _name(card, is_cut=is_cut) or next(filter(None, addresses), None)
-
-
-def _name(card: Any, *, is_cut: bool) -> str | None:
-    formatted = first_value(card, "fn", is_cut=is_cut)
-    if formatted:
-        return formatted
-    return " ".join(_name_parts(card, "given", "family")) or first_value(card, "org")
+def _name_or_address(card: Any) -> str | None:
+    formatted, name = first_value(card, "fn"), " ".join(_name_parts(card, "given", "family"))
+    others = (first_value(card, each) for each in ("org", "email", "tel"))
+    return formatted or name or next(filter(None, others), None)
 
 
 def _name_parts(card: Any, *parts: str) -> list[str]:

@@ -204,8 +204,7 @@ def _possible(data: dict[str, Any], item: ParsedItem) -> dict[str, Any]:
 
 
 def _key(prefix: str, data: Json) -> str:
-    """Return a key of the content, in which earlier releases had no impossible coordinates."""
-    data = {name: None if value != value else value for name, value in data.items()}
+    """Return a key of the content."""
     return f"{prefix}{sha256(repr(sorted(data.items())).encode()).hexdigest()[:28]}"
 
 

@@ -102,8 +102,6 @@ def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledImporter:
         declaration=declaration,
         connector_key=connector_key_of(declaration),
         remembers_by_layout=entry.get("remembers_by_layout") is True,
-        earlier_prefix=str(entry.get("earlier_prefix") or ""),
-        earlier_fields=tuple(map(str, entry.get("earlier_fields") or ())),
         stored_fields=_fields_by_stream(entry.get("stored_fields")),
         twin_prefix=str(entry.get("twin_prefix") or ""),
         twin_fields=_twin_fields(declaration),

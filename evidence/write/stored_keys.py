@@ -23,12 +23,12 @@ SELECT record_key FROM evidence_record
 WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
 """
 SELECT_FIELDS = """
--- Return some fields, in their order, of the records whose keys begin with a prefix.
+-- Return some fields, in their order, of the records of a stream.
 SELECT record_key,
     (SELECT jsonb_agg(data -> f.name ORDER BY f.position)
      FROM unnest(%s::text[]) WITH ORDINALITY AS f(name, position))::text
 FROM evidence_record
-WHERE connection_id = %s AND stream = %s AND starts_with(record_key, %s)
+WHERE connection_id = %s AND stream = %s
 """
 SELECT_DIGESTS = """
 -- Return 8 bytes of a digest of some fields for each record whose key begins with a prefix and that
@@ -93,11 +93,11 @@ def existing(connection_id: str, stream: str, keys: Collection[str]) -> set[str]
 
 
 def fields_by_key(
-    connection_id: str, stream: str, *, prefix: str, fields: Sequence[str]
+    connection_id: str, stream: str, *, fields: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """Return fields of the records whose keys begin with the prefix."""
+    """Return fields of the records of a stream."""
     with connection.cursor() as cursor:
-        cursor.execute(SELECT_FIELDS, [list(fields), connection_id, stream, prefix])
+        cursor.execute(SELECT_FIELDS, [list(fields), connection_id, stream])
         return {key: orjson.loads(values or "[]") for key, values in cursor}
 
 

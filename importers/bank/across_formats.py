@@ -30,15 +30,15 @@ Booking = tuple[str | None, float]
 """Date and amount."""
 
 
-def once_across_formats(importer: Importer, *prefixes: str) -> Importer:
+def once_across_formats(importer: Importer, prefix: str) -> Importer:
     """Return an importer that leaves out what files of other formats have brought.
 
-    ``prefixes`` are those of its own record keys.
+    ``prefix`` is that of its own record keys.
     """
     return Importer(
         claim=importer.claim,
-        prepare=partial(_prepare, importer, prefixes),
-        read=partial(_read, importer, prefixes),
+        prepare=partial(_prepare, importer, prefix),
+        read=partial(_read, importer, prefix),
         sample=importer.sample,
     )
 
@@ -46,7 +46,7 @@ def once_across_formats(importer: Importer, *prefixes: str) -> Importer:
 class _StoredBookings:
     """The bookings that the connection has of this format, and of others."""
 
-    def __init__(self, options: Options, prefixes: tuple[str, ...]) -> None:
+    def __init__(self, options: Options, prefix: str) -> None:
         accounts = options.stored.get("accounts", {})
         self.accounts = {key: str(name) for key, (name, _) in accounts.items()}
         self.balance_days = {key: str(on or "") for key, (_, on) in accounts.items()}
@@ -55,7 +55,7 @@ class _StoredBookings:
         self.days: dict[tuple[str, float], list[date]] = defaultdict(list)
         self.new = Counter[tuple[str, Booking]]()
         for key, (account, on, amount) in options.stored.get("transactions", {}).items():
-            if key.startswith(prefixes):
+            if key.startswith(prefix):
                 self.own.add(key)
                 continue
             self.others[account][on, amount] += 1
@@ -64,7 +64,7 @@ class _StoredBookings:
 
     def is_new(self, record: ParsedRecord) -> bool:
         """Return whether no file of this format has brought a booking."""
-        return self.own.isdisjoint((record.data["id"], *record.replaces))
+        return record.data["id"] not in self.own
 
     def knows_more(self, data: Mapping[str, Any], account: str) -> bool:
         """Return whether another format has brought a description of the account as new as this."""
@@ -106,11 +106,9 @@ class _StoredBookings:
         return True
 
 
-def _prepare(
-    importer: Importer, prefixes: tuple[str, ...], files: ExportFiles, options: Options
-) -> Options:
+def _prepare(importer: Importer, prefix: str, files: ExportFiles, options: Options) -> Options:
     """Find which account of the connection each account of the files is. Raises ``ChoiceNeeded``."""
-    stored = _StoredBookings(options, prefixes)
+    stored = _StoredBookings(options, prefix)
     by_name = {_plain(name): key for key, name in stored.accounts.items()}
     target = by_name.get(_plain(options.account or ""))
     if target is not None:  # the files keep the account that they name, and it becomes this one
@@ -185,10 +183,8 @@ def _require_new(name: str, found: Counter[Booking], stored: _StoredBookings) ->
             )
 
 
-def _read(
-    importer: Importer, prefixes: tuple[str, ...], files: ExportFiles, options: Options
-) -> ExportItems:
-    stored = _StoredBookings(options, prefixes)
+def _read(importer: Importer, prefix: str, files: ExportFiles, options: Options) -> ExportItems:
+    stored = _StoredBookings(options, prefix)
     accounts: dict[str, str] = {}
     for source in (options.remembered, options.answers):
         accounts |= source.get(_ANSWERS) or {}

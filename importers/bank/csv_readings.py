@@ -147,10 +147,7 @@ class ReadingBuilder:
         """
         table, header = self._table, self._table.header
         columns = guess_columns(header)
-        earlier = self._options.remembered.get("columns") or {}
-        known = set(columns.values())
-        named = {f: c for f, c in earlier.items() if c in header and header.index(c) not in known}
-        named |= self._remembered.get("columns") or {}
+        named = dict(self._remembered.get("columns") or {})
         named |= {f: c for f, c in self._options.columns.items() if c in header}
         if named:
             self.used["columns"] = named

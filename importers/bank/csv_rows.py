@@ -6,9 +6,8 @@ Wise's list of transfers, which have two sides, becomes a statement of balances 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any
 
-from importers.bank import amounts, records
+from importers.bank import amounts
 from importers.bank.amounts import BALANCE_TEXT
 from importers.bank.csv_accounts import FoundAccount, find_iban, named_account, number_account
 from importers.bank.csv_columns import plain_name
@@ -30,11 +29,10 @@ _KEY_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class CsvRow:
-    """A row with its key, the keys that an earlier release gave it, and its texts by field."""
+    """A row with its key, and its texts by field."""
 
     line: int
     key: str
-    replaces: tuple[str, ...]
     fields: dict[str, str]
     account: FoundAccount
     currency: str | None
@@ -42,34 +40,24 @@ class CsvRow:
     is_balance: bool
 
 
-def iter_rows(
-    table: CsvTable, reading: CsvReading, remembered: dict[str, Any] | None = None
-) -> Iterator[CsvRow]:
+def iter_rows(table: CsvTable, reading: CsvReading) -> Iterator[CsvRow]:
     keys, width = ContentKeys("t_"), len(table.header)
-    variants = [records.earlier_csv_columns(table.header, each) for each in ({}, remembered or {})]
-    earlier = [(columns, ContentKeys("v_")) for columns in variants]
     edges = {line for line, _ in table.rows[:2] + table.rows[-3:]}
-    for line, cells, by_name, fields in iter_cells(table, reading, with_headers=True):
-        replaces = tuple({records.earlier_csv_key(k, by_name, columns) for columns, k in earlier})
-        if tuple(cells) == table.header:
-            continue
+    for line, cells, by_name, fields in iter_cells(table, reading):
         currency = row_currency(fields, reading)
         account = row_account(by_name, fields, reading, currency)
         key = keys.key(account.key, *(fields.get(name) for name in _KEY_FIELDS))
         is_complete = not any(cells[width:])
         is_balance = line in edges and any(map(BALANCE_TEXT.fullmatch, cells))
-        yield CsvRow(line, key, replaces, fields, account, currency, is_complete, is_balance)
+        yield CsvRow(line, key, fields, account, currency, is_complete, is_balance)
 
 
 def iter_cells(
-    table: CsvTable, reading: CsvReading, *, with_headers: bool = False
+    table: CsvTable, reading: CsvReading
 ) -> Iterator[tuple[int, list[str], dict[str, str], dict[str, str]]]:
-    """Yield line, cells, cells by column name, and texts by field of each row.
-
-    Repeated headers count for keys of an earlier release only.
-    """
+    """Yield line, cells, cells by column name, and texts by field of each row."""
     for line, cells in table.rows:
-        if tuple(cells) == table.header and not with_headers:
+        if tuple(cells) == table.header:
             continue
         by_name = dict(zip(table.header, cells, strict=False))
         fields = {f: cells[i] if len(cells) > i else "" for f, i in reading.columns.items()}

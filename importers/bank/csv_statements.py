@@ -39,7 +39,6 @@ from importers.core.results import (
     ParsedItem,
     ParsedRecord,
     ReceiptCode,
-    StaleRecords,
     UnreadableError,
     issues_only,
 )
@@ -152,21 +151,14 @@ def _add_doubt(
 
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
-    remaining = set(options.earlier)
-    has_earlier = bool(remaining)
     unclaimed = {name for name, *_ in options.unclaimed}
     files = [file for file in files if file.name not in unclaimed]
-    yield from iter_items(files, partial(_read_file, options=options, earlier=remaining))
-    if has_earlier and not remaining:
-        stale = [StaleRecords("accounts", records.EARLIER_CSV_ACCOUNT)]
-        yield ExportItem("", "", 0, partial(ParsedItem, stale=stale))
+    return iter_items(files, partial(_read_file, options=options))
 
 
-def _read_file(file: ExportFile, *, options: Options, earlier: set[str]) -> ExportItems:
-    """Yield the items of a file, and remove what they replace from the keys of ``earlier``."""
+def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
     table, currencies = _table(file), defaultdict[FoundAccount, set[str | None]](set)
     reading = ReadingBuilder(table, file, options).build()
-    remembered = options.remembered.get("columns") or {}
     for _, _, by_name, fields in iter_cells(table, reading):
         currency = row_currency(fields, reading)
         currencies[row_account(by_name, fields, reading, currency)].add(currency)
@@ -179,8 +171,7 @@ def _read_file(file: ExportFile, *, options: Options, earlier: set[str]) -> Expo
         )
         yield ExportItem(file.name, "", 0, partial(ParsedItem, [record]))
     size = file.size // max(1, len(table.rows))
-    for row in iter_rows(table, reading, remembered):
-        earlier.difference_update(row.replaces)
+    for row in iter_rows(table, reading):
         parse = partial(_transactions, row, reading=reading)
         yield ExportItem(file.name, f"line {row.line:,}", size, parse)
     for line, cells in table.rest:
@@ -204,18 +195,17 @@ def _transactions(row: CsvRow, *, reading: CsvReading) -> ParsedItem:
     if amount > 0 and fields.get("payer"):
         texts["counterparty"] = fields["payer"]
 
-    def booking(key: str, amount: Decimal, replaces: tuple[str, ...] = ()) -> ParsedRecord:
+    def booking(key: str, amount: Decimal) -> ParsedRecord:
         return records.transaction_record(
             key,
             account=row.account.key,
             on=on,
             amount=amount,
-            replaces=replaces,
             currency=row.currency,
             **texts,
         )
 
-    item.records.append(booking(row.key, amount, row.replaces))
+    item.records.append(booking(row.key, amount))
     if fee := _fee(fields, reading):
         if reading.bank is None or reading.bank.name not in _FEE_BANKS:
             item.add_issue(ReceiptCode.FEE_ASIDE, detail=fields["fee"][:40])
@@ -275,5 +265,4 @@ CSV = once_across_formats(
         sample=_sample,
     ),
     "t_",
-    "v_",
 )

@@ -11,7 +11,7 @@ import mt940
 
 from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
-from importers.bank.csv_accounts import FoundAccount, find_iban, format_account, number_account
+from importers.bank.csv_accounts import FoundAccount, find_iban, format_account
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.results import (
@@ -78,22 +78,14 @@ def _statement(name: str, text: str, place: tuple[int, int], keys: ContentKeys) 
         return
     bank, _, rest = number[1].strip().rpartition("/")
     account = format_account(bank, rest.strip())
-    earlier_account = number_account(find_iban(rest) or rest).key
-    yield ExportItem(
-        name, "", size, partial(ParsedItem, [_account_record(account, earlier_account, text, bank)])
-    )
+    yield ExportItem(name, "", size, partial(ParsedItem, [_account_record(account, text, bank)]))
     header, *blocks = _BOOKING.split(text)
     position = line + header.count("\n")
     for block in blocks:
         end = _END.search(block)
         booking = f":61:{block[: end.start()] if end else block}"
-        key, *replaces = (
-            keys.key(each, *_identity(booking))
-            for each in dict.fromkeys((account.key, earlier_account))
-        )
-        parse = partial(
-            _transaction, f"{header}{booking}", (key, tuple(replaces)), account=account.key
-        )
+        key = keys.key(account.key, *_identity(booking))
+        parse = partial(_transaction, f"{header}{booking}", key, account=account.key)
         yield ExportItem(name, f"line {position:,}", 0, parse)
         if end:
             line = position + block.count("\n", 0, end.start())
@@ -114,19 +106,17 @@ def _identity(booking: str) -> Iterator[str]:
     yield from (" ".join(part.split()) for part in booking.split(":86:"))
 
 
-def _account_record(account: FoundAccount, earlier_account: str, text: str, bank: str) -> Any:
+def _account_record(account: FoundAccount, text: str, bank: str) -> Any:
     opening, closing = _OPENING.search(text), _BALANCE.search(text)
     fields: dict[str, Any] = {"currency": opening[1] if opening else None, "bank": bank or None}
     if closing and (amount := amounts.parse_amount(closing[4], decimal_separator=",")) is not None:
         fields["balance"] = float(-amount if closing[1] == "D" else amount)
         digits = closing[2]
         fields["balance_on"] = f"20{digits[:2]}-{digits[2:4]}-{digits[4:]}"
-    replaces = () if earlier_account == account.key else (earlier_account,)
-    return records.account_record(account.key, name=account.name, replaces=replaces, **fields)
+    return records.account_record(account.key, name=account.name, **fields)
 
 
-def _transaction(text: str, keys: tuple[str, tuple[str, ...]], *, account: str) -> ParsedItem:
-    key, replaces = keys
+def _transaction(text: str, key: str, *, account: str) -> ParsedItem:
     try:
         (parsed,) = mt940.parse(text)
     except (
@@ -161,7 +151,6 @@ def _transaction(text: str, keys: tuple[str, tuple[str, ...]], *, account: str) 
             kind=data.get("posting_text"),
             reference=data.get("bank_reference") or data.get("customer_reference"),
             memo=details,
-            replaces=replaces,
         )
     )
     return item

@@ -6,19 +6,16 @@ This is a parser of our own, because the maintained ones reject a statement for 
 import contextlib
 import html
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
-from typing import Any
 
 from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
 from importers.bank.csv_accounts import format_account
 from importers.bank.ofx_bookings import (
     LAYOUT,
-    Keys,
     OfxKeys,
     OfxReading,
     detect_reading,
@@ -58,8 +55,6 @@ _AGGREGATES = frozenset(
 )
 _NESTED = frozenset(("ORIGCURRENCY", "CURRENCY", "BANKACCTTO", "CCACCTTO", "PAYEE"))
 """Aggregates of a booking; their elements are named PAYEE.NAME, and so on."""
-_EARLIER_FIELDS = ("account_id", "reference", "date", "amount")
-"""A booking of the release before that is equal in these has another name or memo only."""
 
 
 @dataclass(slots=True)
@@ -75,16 +70,11 @@ class Statement:
         return [elements for name, _, elements in self.entries if name == "STMTTRN"]
 
     @property
-    def earlier_account(self) -> str:
-        """The key of the account in earlier releases, which differs with the form of its number."""
-        return records.account_id(self.elements.get("BANKID"), self.elements.get("ACCTID"))
-
-    @property
     def account_id(self) -> str:
-        number = self.elements.get("ACCTID", "").strip()
+        bank, number = (self.elements.get(name, "").strip() for name in ("BANKID", "ACCTID"))
         if not any(map(str.isalnum, number)):
-            return self.earlier_account
-        return format_account(self.elements.get("BANKID", "").strip(), number).key
+            return records.account_id(bank, number)
+        return format_account(bank, number).key
 
     def is_ended_by(self, name: str, elements: dict[str, str]) -> bool:
         """Return whether an aggregate belongs to the next statement."""
@@ -98,12 +88,10 @@ class Statement:
         )
         balance_on = parse_date(self.elements.get("DTASOF", ""))
         last_digits = self.elements.get("ACCTID", "")[-4:]
-        earlier = () if self.account_id == self.earlier_account else (self.earlier_account,)
         return ParsedItem(
             [
                 records.account_record(
                     self.account_id,
-                    replaces=earlier,
                     name=f"Account …{last_digits}" if last_digits else "Account",
                     bank=self.elements.get("ORG") or self.elements.get("BANKID"),
                     kind=self.elements.get("ACCTTYPE", "").lower() or None,
@@ -136,35 +124,23 @@ def _prepare(files: ExportFiles, options: Options) -> Options:
 
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
-    earlier = defaultdict[tuple[Any, ...], list[str]](list)
-    for key, values in options.earlier.items():
-        earlier[tuple(values)].append(key)
     keys = OfxKeys(options.stored.get("transactions", {}))
-    return iter_items(files, partial(_read_file, options=options, earlier=earlier, keys=keys))
+    return iter_items(files, partial(_read_file, options=options, keys=keys))
 
 
-def _read_file(
-    file: ExportFile,
-    *,
-    options: Options,
-    earlier: Mapping[tuple[Any, ...], list[str]],
-    keys: OfxKeys,
-) -> ExportItems:
+def _read_file(file: ExportFile, *, options: Options, keys: OfxKeys) -> ExportItems:
     aggregates = list(_aggregates(_text(file)))
     if not aggregates:
         raise UnreadableError(ReceiptCode.MALFORMED)
     reading = detect_reading(aggregates, options)
     statements = list(_statements(aggregates, decimal=reading.decimal))
-    found_keys = keys.of_file(
-        [(each.account_id, each.earlier_account, each.bookings) for each in statements]
-    )
+    found_keys = keys.of_file([(each.account_id, each.bookings) for each in statements])
     corrected = {fields["CORRECTFITID"] for _, _, fields in aggregates if "CORRECTFITID" in fields}
     for statement, found in zip(statements, found_keys, strict=True):
         booking_keys = iter(found)
         for name, line, elements in statement.entries:
-            key = next(booking_keys) if name == "STMTTRN" else ("", ())
-            same = partial(_same_earlier, account=statement.earlier_account, earlier=earlier)
-            read = partial(_transaction, elements, key, statement, reading=reading, same=same)
+            key = next(booking_keys) if name == "STMTTRN" else ""
+            read = partial(_transaction, elements, key, statement, reading=reading)
             issue = _reason_to_skip(name, elements, corrected)
             parse = issues_only([issue]) if issue else read
             yield ExportItem(file.name, f"line {line:,}", 0, parse)
@@ -255,14 +231,8 @@ def parse_date(text: str) -> date | None:
 
 
 def _transaction(
-    elements: dict[str, str],
-    keys: Keys,
-    statement: Statement,
-    *,
-    reading: OfxReading,
-    same: Callable[[Mapping[str, Any]], Sequence[str]],
+    elements: dict[str, str], key: str, statement: Statement, *, reading: OfxReading
 ) -> ParsedItem:
-    key, replaces = keys
     item = ParsedItem()
     # With ORIGCURRENCY the amount is converted to the currency of the account; with CURRENCY not.
     currency = elements.get("CURRENCY.CURSYM") or statement.elements.get("CURDEF")
@@ -285,16 +255,8 @@ def _transaction(
         check_number=elements.get("CHECKNUM"),
         memo=elements.get("MEMO"),
     )
-    item.records.append(replace(record, replaces=tuple({*replaces, *same(record.data)})))
+    item.records.append(record)
     return item
-
-
-def _same_earlier(
-    data: Mapping[str, Any], *, account: str, earlier: Mapping[tuple[Any, ...], list[str]]
-) -> Sequence[str]:
-    """Return the keys of bookings of the release before that are equal but for name and memo."""
-    fields = {**data, "account_id": account}
-    return earlier.get(tuple(fields[name] for name in _EARLIER_FIELDS), ())
 
 
 OFX = once_across_formats(
@@ -304,5 +266,4 @@ OFX = once_across_formats(
         read=_read,
     ),
     "f_",
-    "o_",
 )

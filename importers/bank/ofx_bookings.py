@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from importers.bank import amounts, records
+from importers.bank import amounts
 from importers.core.importer import ChoiceNeeded, Options
 from importers.core.results import ContentKeys, ParsedItem, ReceiptCode
 
@@ -82,8 +82,6 @@ _CORRECTION = timedelta(days=7)
 
 Booking = Mapping[str, str]
 Identity = tuple[str, ...]
-Keys = tuple[str, tuple[str, ...]]
-"""The key of a booking, and the keys that earlier releases gave it."""
 
 
 class OfxKeys:
@@ -97,25 +95,8 @@ class OfxKeys:
         self._days: dict[Identity, date | None] = {}
         """Of several bookings with one id and amount, the one of this day has no day in its key."""
 
-    def of_file(
-        self, statements: Sequence[tuple[str, str, Sequence[Booking]]]
-    ) -> Iterator[list[Keys]]:
-        """Yield the keys of the bookings of each statement.
-
-        A statement is its account, the account in keys of the release before, and its bookings.
-        """
-        earlier = ContentKeys("o_")
-        found = self._of_accounts([(account, bookings) for account, _, bookings in statements])
-        former = self._of_accounts([(account, bookings) for _, account, bookings in statements])
-        for (_, account, bookings), keys, old in zip(statements, found, former, strict=True):
-            yield [
-                (key, (*({other} - {key}), records.earlier_ofx_key(earlier, account, booking)))
-                for key, other, booking in zip(keys, old, bookings, strict=True)
-            ]
-
-    def _of_accounts(
-        self, statements: Sequence[tuple[str, Sequence[Booking]]]
-    ) -> Iterator[list[str]]:
+    def of_file(self, statements: Sequence[tuple[str, Sequence[Booking]]]) -> Iterator[list[str]]:
+        """Yield the keys of the bookings of each statement, which is its account and its bookings."""
         self._choose_days(statements)
         for account, bookings in statements:
             # Another statement can repeat a booking, and its text differently.

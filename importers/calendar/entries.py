@@ -1,7 +1,7 @@
 """Parse the entries of one event, and select the newest version of each."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from icalendar import Event, vText
 
-from importers.calendar.event_fields import ical_text, id_of_uid
+from importers.calendar.event_fields import ical_text
 from importers.calendar.expansion_limits import SERIES_MAX_OCCURRENCES, ExpansionLimits
 from importers.calendar.recurrence import TimeZones, Window
 from importers.core.results import ParsedItem, ReceiptCode
@@ -47,7 +47,6 @@ _CHANGING = re.compile(
     re.MULTILINE | re.IGNORECASE | re.DOTALL,
 )
 """What differs between the versions of one event, such as its cancellation."""
-_STATES = (None, "CONFIRMED", "TENTATIVE")
 
 
 class Entry(NamedTuple):
@@ -58,11 +57,10 @@ class Entry(NamedTuple):
 
 
 class ParsedEntry(NamedTuple):
-    """A parsed event. ``earlier_ids`` are those that an earlier release gave one without a UID."""
+    """A parsed event with the calendar that contains it."""
 
     event: Event
     calendar: Calendar
-    earlier_ids: tuple[str, ...] = ()
 
 
 def entry_uid(entry: Entry) -> str | None:
@@ -106,29 +104,13 @@ def _parse_entry(entry: Entry, item: ParsedItem) -> ParsedEntry | None:
         return None
     is_cancelled = entry.calendar.method == "CANCEL"
     try:
-        event = _parse_event(entry.component.text, is_cancelled=is_cancelled)
-        earlier = () if event.get("UID") else tuple(_earlier_ids(event))
-        decoded = decode_quoted_printable(entry.component.text)
-        if decoded != entry.component.text:
-            event = _parse_event(decoded, is_cancelled=is_cancelled)
+        content = decode_quoted_printable(entry.component.text)
+        event = _parse_event(content, is_cancelled=is_cancelled)
         event["UID"] = event.get("UID") or vText(entry_uid(entry) or "")
     except (ValueError, IndexError, KeyError, TypeError) as error:
         item.add_issue(ReceiptCode.MALFORMED, detail=str(error)[:100])
         return None
-    return ParsedEntry(event, entry.calendar, earlier)
-
-
-def _earlier_ids(event: Event) -> Iterator[str]:
-    """Yield the ids that an earlier release made of all of the event, and before its cancellation."""
-    yield id_of_uid(event.to_ical().decode("utf-8", "replace"))
-    if ical_text(event, "STATUS").upper() != "CANCELLED":
-        return
-    before = event.copy(recursive=True)
-    for state in _STATES:
-        before.pop("STATUS", None)
-        if state is not None:
-            before["STATUS"] = vText(state)
-        yield id_of_uid(before.to_ical().decode("utf-8", "replace"))
+    return ParsedEntry(event, entry.calendar)
 
 
 def _parse_event(content: bytes, *, is_cancelled: bool) -> Event:

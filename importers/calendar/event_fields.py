@@ -124,10 +124,7 @@ def ical_text(event: Event, name: str) -> str:
 
 def series_id(event: Event) -> str:
     """Return the record key of an event that has a UID, its own or one made of its content."""
-    return id_of_uid(str(event.get("UID", "")))
-
-
-def id_of_uid(uid: str) -> str:
+    uid = str(event.get("UID", ""))
     return f"e_{sha256(uid.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
 

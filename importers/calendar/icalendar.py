@@ -64,7 +64,7 @@ def _read_file(
 
 def _entries(file: ExportFile, options: Options, run_limits: ExpansionLimits) -> list[Entry]:
     content = folded_to_utf8(file.read(max_bytes=CALENDAR_MAX_BYTES))
-    stored = stored_series(options.earlier)
+    stored = stored_series(options.series_keys)
     return parse_calendar(
         content, file.path.stem, options, run_limits, lambda: stored, names=_COMPONENTS
     )

@@ -52,8 +52,7 @@ class Override(NamedTuple):
 def parse_series(entries: Sequence[Entry]) -> ParsedItem:
     item = ParsedItem()
     master, overrides = None, []
-    parsed = parse_entries(entries, item)
-    for entry in parsed:
+    for entry in parse_entries(entries, item):
         if "RECURRENCE-ID" in entry.event:
             overrides.append(entry)
         else:
@@ -63,23 +62,12 @@ def parse_series(entries: Sequence[Entry]) -> ParsedItem:
             item.records.append(_override_record(override, item))
     else:
         _add_series(master, overrides, item)
-    earlier = [each for entry in parsed for each in entry.earlier_ids]
-    if earlier:
-        series = series_id(parsed[0].event)
-        item.records = [_add_earlier_keys(record, series, earlier) for record in item.records]
     return item
-
-
-def _add_earlier_keys(record: ParsedRecord, series: str, earlier: Iterable[str]) -> ParsedRecord:
-    """Return the record with its keys under earlier ids of the series."""
-    rest = record.data["id"].removeprefix(series)
-    keys = (f"{each}{rest}" for each in earlier)
-    return replace(record, replaces=tuple(dict.fromkeys((*record.replaces, *keys))))
 
 
 def _add_series(master: ParsedEntry, entries: list[ParsedEntry], item: ParsedItem) -> None:
     """Add the records of an event, and what an earlier import stored of it but is outdated."""
-    event, calendar, _ = master
+    event, calendar = master
     times = event_times(event, calendar.zones, item)
     rules = recurrence_rules(event)
     series = series_id(event)
@@ -127,7 +115,7 @@ def _days(starts: Iterable[datetime], times: EventTimes) -> dict[date | datetime
 def _overrides(
     entries: Iterable[ParsedEntry], days: dict[date | datetime, datetime], item: ParsedItem
 ) -> Iterator[Override]:
-    for event, calendar, _ in entries:
+    for event, calendar in entries:
         times = event_times(event, calendar.zones, item)
         replaced = date_property(event, "RECURRENCE-ID")
         if times is None or replaced is None or not is_convertible(replaced):
@@ -185,7 +173,7 @@ def _series_records(
     item: ParsedItem,
 ) -> list[ParsedRecord]:
     """Return a record for each occurrence within the limits, and always one for the first."""
-    event, calendar, _ = master
+    event, calendar = master
     data = event_data(event, calendar.name, times, key="", item=item)
     short_data = data | EMPTY_LONG_FIELDS
     size, short_size = len(orjson.dumps(data)), len(orjson.dumps(short_data))
@@ -248,7 +236,7 @@ def _expand_event(
     max_steps: int,
 ) -> tuple[Expansion, dict[datetime, timedelta]]:
     """Return the occurrences, and the lengths of those that have their own."""
-    event, calendar, _ = master
+    event, calendar = master
     zone = times.start.tzinfo or UTC
     excluded = [time for time, _ in _listed_dates(event, "EXDATE", calendar, zone, item)]
     added = {

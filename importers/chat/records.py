@@ -12,7 +12,6 @@ from importers.core.results import (
     ParsedItem,
     ParsedRecord,
     ReceiptCode,
-    StaleRecords,
     UnreadableError,
 )
 from importers.core.text import one_line, replace_unstorable, truncate
@@ -66,9 +65,8 @@ def add_message(
     reply_to: str | None = None,
     reactions: Iterable[str] = (),
     files: Sequence[MessageFile] = (),
-    replaces: str | None = None,
 ) -> None:
-    """Add the records of a message and its files; ``replaces`` is its key in an earlier release."""
+    """Add the records of a message and its files."""
     message: dict[str, Any] = {
         "id": key,
         "conversation_id": conversation.id,
@@ -85,8 +83,7 @@ def add_message(
         "has_attachments": bool(files),
         "text": _stored_text(item, text),
     }
-    item.records.append(ParsedRecord("messages", message, (replaces,) if replaces else ()))
-    item.stale += _stale_message(replaces)
+    item.records.append(ParsedRecord("messages", message))
     item.records += [
         _attachment(item, file, key=f"{key}.{number}", message=message)
         for number, file in enumerate(files, 1)
@@ -102,11 +99,6 @@ def _stored_text(item: ParsedItem, text: str) -> str | None:
 
 def _author_id(value: object) -> str | None:
     return one_line(replace_unstorable(str(value)), max_chars=200) if value else None
-
-
-def _stale_message(key: str | None) -> list[StaleRecords]:
-    streams = ("messages", "attachments") if key else ()
-    return [StaleRecords(stream, key or "") for stream in streams]
 
 
 def only_objects(value: object) -> list[dict[str, Any]]:

@@ -26,7 +26,6 @@ from importers.core.results import (
     ExportItems,
     ParsedItem,
     ReceiptCode,
-    StaleRecords,
 )
 
 SERVICE = "whatsapp"
@@ -126,41 +125,30 @@ def _read_chat(file: ExportFile, *, media: dict[str, ExportFile], options: Optio
     date_order = options.date_order or _detect_date_order(
         islice(_messages(file), 5_000), options, chosen=None
     )
-    # Earlier releases took "Jonas (1)", the copy of a download, for another chat.
-    old_id = records.conversation_id(SERVICE, _chat_name(file, is_copy_another=True))
-    stale = [] if old_id == conversation.id else [StaleRecords("conversations", old_id)]
-    yield ExportItem(file.name, "", 0, lambda: ParsedItem([conversation.record()], stale=stale))
-    keys, old_keys = ContentKeys("w_"), ContentKeys("w_")
+    yield ExportItem(file.name, "", 0, lambda: ParsedItem([conversation.record()]))
+    keys = ContentKeys("w_")
     for message in _messages(file):
         sent_at = parse_time(message, date_order=date_order, zone=options.zone)
         keys.start_group((message.date, message.time))
-        old_keys.start_group((message.date, message.time))
-        # Keys are as before notices were told from messages, and empty messages had an author.
-        author, text = message.author, message.text
-        author, text = (author, text) if text or not author else (None, f"{author}:")
-        content = (message.date, message.time, author, text)
-        key = keys.key(conversation.id, *content)
-        old_key = old_keys.key(old_id, *content) if stale else None
         author, text = author_and_text(message.author, message.text)
         message = message._replace(author=author, text=text)
+        key = keys.key(conversation.id, message.date, message.time, author, text)
         parse = partial(
             _message,
             message,
             conversation,
             key=key,
-            old_key=old_key,
             sent_at=sent_at.isoformat() if sent_at else None,
             file=_message_file(file, message, media),
         )
         yield ExportItem(file.name, f"line {message.line:,}", message.size, parse)
 
 
-def _chat_name(file: ExportFile, *, is_copy_another: bool = False) -> str:
+def _chat_name(file: ExportFile) -> str:
     """Return the name of the chat from the file name, or from the archive name for _chat.txt."""
     for stem in (file.path.stem, file.export.removesuffix(".zip")):
         if match := _CHAT_NAME.match(stem):
-            name = match[1].strip()
-            return name if is_copy_another else _COPY_NUMBER.sub("", name)
+            return _COPY_NUMBER.sub("", match[1].strip())
     return file.path.stem.strip("_") if file.path.stem != "_chat" else file.export or "Chat"
 
 
@@ -182,7 +170,6 @@ def _message(
     conversation: records.Conversation,
     *,
     key: str,
-    old_key: str | None,
     sent_at: str | None,
     file: records.MessageFile | None,
 ) -> ParsedItem:
@@ -199,7 +186,6 @@ def _message(
         text=_OMITTED.sub("", message.text, count=1).strip()
         if is_omitted
         else message.text.strip(),
-        replaces=old_key,
         sent_at=sent_at,
         author=message.author,
         kind="message" if message.author else "system",

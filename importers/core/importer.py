@@ -32,8 +32,7 @@ class Options:
     Times without a zone are read in ``zone``. Recurring events are expanded from the start of
     ``first_year`` until the end of ``horizon_year``. Of bank statements, ``columns`` maps our field
     names to column names, ``decimal`` is the decimal separator, ``signs`` one of SIGNS, and
-    ``account`` a name. ``remembered`` are earlier answers for the connection, and ``earlier`` fields
-    of records of an earlier release, by key.
+    ``account`` a name. ``remembered`` are earlier answers for the connection.
 
     An importer's ``prepare`` adds ``answers`` to remember, ``unclaimed`` files as (name, code,
     detail), and ``doubts``.
@@ -47,7 +46,8 @@ class Options:
     signs: str | None = None
     account: str | None = None
     remembered: Mapping[str, Any] = field(default_factory=dict)
-    earlier: Mapping[str, list[Any]] = field(default_factory=dict)
+    series_keys: Sequence[str] = ()
+    """First keys of each stored series of recurring events."""
     stored: Mapping[str, Mapping[str, list[Any]]] = field(default_factory=dict)
     """Fields of stored records by stream and key."""
     twins: str = ""
@@ -147,9 +147,7 @@ class InstalledImporter:
       folder of its top-level package.
     - ``remembers_by_layout``: ``prepare`` alone decides which answers are remembered, and for which
       files.
-    - ``earlier_prefix``: records whose keys begin with it are of an earlier release, and importers
-      get their ``earlier_fields``.
-    - ``series_stream``: importers get the first keys of each series of this stream as ``earlier``.
+    - ``series_stream``: importers get the first keys of each series of this stream.
     - ``stored_fields``: importers get these fields of all records by stream.
     - ``twin_prefix``: importers get a digest of the ``twin_fields`` of each record of a stream whose
       key begins with it. The declaration says by which fields records are the same.
@@ -165,8 +163,6 @@ class InstalledImporter:
     declaration: bytes
     connector_key: str
     remembers_by_layout: bool = False
-    earlier_prefix: str = ""
-    earlier_fields: tuple[str, ...] = ()
     series_stream: str = ""
     stored_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     twin_prefix: str = ""

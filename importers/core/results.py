@@ -78,7 +78,8 @@ class ParsedRecord:
     """A record of a stream, with its key in ``data["id"]``.
 
     It updates the record with the same key of an earlier import. Of several with the same key in
-    one export, the first counts. ``replaces`` are keys under which an earlier release stored it.
+    one export, the first counts. ``replaces`` are other keys under which
+    an earlier import stored it, such as those of a series before it moved.
     Fields in ``unknown`` are those that the export does not know: a stored value remains.
     """
 

@@ -122,16 +122,6 @@ def decode(content: bytes, declared: str | None = None) -> str:
     return replace_unstorable(content.decode(_detect_codec(content), "replace"))
 
 
-def decode_as_before(content: bytes) -> str:
-    """Decode bytes of undeclared charset as earlier releases did, whose record keys depend on it."""
-    try:
-        return replace_unstorable(content.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        match = from_bytes(content[:_DETECTION_BYTES]).best()
-        codec = match.encoding if match is not None else "cp1252"
-        return replace_unstorable(content.decode(codec, "replace"))
-
-
 def to_utf8(content: bytes) -> bytes:
     """Return text in any charset as UTF-8 without a byte order mark."""
     if content.isascii() and b"\0" not in content:

@@ -11,7 +11,7 @@ from itertools import islice
 
 from importers.core import moments
 from importers.core.results import ParsedItem, ReceiptCode
-from importers.core.text import decode, decode_as_before, one_line, replace_unstorable
+from importers.core.text import decode, one_line, replace_unstorable
 
 HEADER_MAX_BYTES = 4 * 1024 * 1024
 MAX_FIELDS = 5_000
@@ -68,11 +68,6 @@ class HeaderFields:
 
     def raw(self, name: str) -> str:
         return self._values.get(name, "")
-
-    def raw_for_key(self, name: str) -> str:
-        """Return the value as earlier releases decoded it: keys must not change."""
-        value = self.undecoded.get(name)
-        return self.raw(name) if value is None else decode_as_before(value).strip()
 
     def text(self, name: str) -> str | None:
         """Return the decoded value on one line, or None if it is empty."""

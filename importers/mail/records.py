@@ -147,12 +147,10 @@ def message_key(raw: bytes, root: MimePart) -> str:
     """
     digest = sha256()
     for name in ("message-id", "from"):
-        digest.update(
-            " ".join(root.headers.raw_for_key(name).split()).encode("utf-8", "replace") + b"\0"
-        )
+        digest.update(" ".join(root.headers.raw(name).split()).encode("utf-8", "replace") + b"\0")
     if not root.headers.raw("message-id"):
         for name in ("date", "subject", "to"):
-            digest.update(root.headers.raw_for_key(name).encode("utf-8", "replace") + b"\0")
+            digest.update(root.headers.raw(name).encode("utf-8", "replace") + b"\0")
     # Line ends, and the > before lines that begin with "From", differ between exports.
     for start in range(root.start, root.end, _HASH_BLOCK_BYTES):
         block = raw[start : min(root.end, start + _HASH_BLOCK_BYTES)]

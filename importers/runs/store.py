@@ -219,13 +219,13 @@ def latest_runs(owner_id: str, *, limit: int) -> list[ImportRun]:
 
 
 def load_options(target: ImportTarget, options: Options) -> Options:
-    """Complete the options with answers and earlier records of the connection."""
+    """Complete the options with answers and stored records of the connection."""
     if target.connection_id is None:
         return options
     importer = target.importer
     if importer.series_stream:
         keys = stored_keys.first_of_series(target.connection_id, importer.series_stream)
-        options = replace(options, earlier={key: [] for key in keys})
+        options = replace(options, series_keys=keys)
     for stream, names in importer.twin_fields.items() if importer.twin_prefix else ():
         digests = stored_keys.twin_digests(
             target.connection_id, stream, prefix=importer.twin_prefix, fields=names
@@ -235,15 +235,11 @@ def load_options(target: ImportTarget, options: Options) -> Options:
     remembered = dict(choices.values_list("name", "value"))
     if not importer.remembers_by_layout:
         return replace(options, date_order=options.date_order or remembered.get(DATE_ORDER))
-    fields_by_key = partial(stored_keys.fields_by_key, target.connection_id)
-    earlier = {}
-    if prefix := importer.earlier_prefix:
-        earlier = fields_by_key("transactions", prefix=prefix, fields=importer.earlier_fields)
     stored = {
-        stream: fields_by_key(stream, prefix="", fields=names)
+        stream: stored_keys.fields_by_key(target.connection_id, stream, fields=names)
         for stream, names in importer.stored_fields.items()
     }
-    return replace(options, remembered=remembered, earlier=earlier, stored=stored)
+    return replace(options, remembered=remembered, stored=stored)
 
 
 def find_doubt(target: ImportTarget, prepared: Options) -> ChoiceNeeded | None:

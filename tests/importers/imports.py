@@ -6,21 +6,16 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import orjson
 from django.core.management import call_command
 
 from evidence.models.connections import Connection
 from evidence.models.records import Blob, BlobChunk, Record
-from evidence.write.ingest import ingest_lines
-from evidence.write.ndjson import NdjsonLine
-from evidence.write.record_erasure import delete_record
 from importers.core import sandbox
 from importers.core.importer import ChoiceNeeded, Options
 from importers.core.key_set import KeySet
 from importers.models import ImportReceipt, ImportRun
 from importers.registry import installed_importers
 from importers.runs.record_feed import AttachmentSpool, RecordFeed
-from tests.world import NOW
 
 TORTURE = Path(__file__).parent / "torture"
 
@@ -53,26 +48,6 @@ def count_lines(items: Iterator[sandbox.ReceivedItem]) -> int:
         return sum(1 for _ in feed.lines())
     finally:
         spool.close()
-
-
-def store_as_before(name: str, file: str) -> None:
-    """Create a connection by an import, and store the records that the release before made instead.
-
-    ``before/FILE`` has the records of release 0.1.0.
-    """
-    found = connection(name)
-    for row in Record.unscoped.filter(connection_id=found.connection_id):
-        delete_record(
-            found.connection_id,
-            stream=row.stream,
-            record_key=row.record_key,
-            suppress=False,
-            now=NOW,
-        )
-    lines = (TORTURE.parent / "before" / file).read_bytes().splitlines()
-    entries = (orjson.loads(line) | {"connection_id": found.connection_id} for line in lines)
-    encoded = [NdjsonLine(number, orjson.dumps(entry)) for number, entry in enumerate(entries, 1)]
-    assert ingest_lines(encoded, owner_id=found.owner_id, now=NOW).created == len(lines)
 
 
 def records(stream: str) -> list[dict[str, Any]]:

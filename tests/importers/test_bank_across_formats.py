@@ -1,6 +1,5 @@
 """One account in files of several formats has each booking once."""
 
-from datetime import date
 from decimal import Decimal
 from itertools import permutations, product
 from pathlib import Path
@@ -10,12 +9,9 @@ from django.core.management.base import CommandError
 
 from evidence.models.records import Record
 from evidence.write.record_erasure import delete_record
-from importers.bank import records as bank_records
-from importers.bank.csv_accounts import number_account
-from importers.core.results import ContentKeys
 from tests.importers.imports import latest, receipts, records, run
 from tests.importers.test_bank_csv import bookings, put
-from tests.importers.test_bank_formats import booking, document, earlier_release, ofx
+from tests.importers.test_bank_formats import booking, document, ofx
 from tests.world import NOW
 
 pytestmark = pytest.mark.django_db
@@ -176,50 +172,12 @@ def test_owner_can_say_that_the_account_is_another(tmp_path: Path) -> None:
     assert (latest().created, latest().updated) == (0, 0)
 
 
-def test_ofx_account_of_the_release_before_becomes_the_one_of_all_formats(tmp_path: Path) -> None:
-    before = bank_records.account_id("37040044", IBAN)
-    earlier_release(bank_records.account_record(before, name="Account …3000"))
-
-    run(write(tmp_path, "iban.ofx"))
-
-    (account,) = records("accounts")
-    assert account["id"] != before
-    assert {record["account_id"] for record in records("transactions")} == {account["id"]}
-
-
 def erase(amount: str, *, count: int = 1) -> None:
     rows = Record.unscoped.filter(stream="transactions", data__amount=float(amount))
     for row in rows.order_by("record_key")[:count]:
         delete_record(
             row.connection_id, stream=row.stream, record_key=row.record_key, suppress=True, now=NOW
         )
-
-
-EARLIER_KEYS = {
-    "bare.ofx": ContentKeys("f_").key(
-        bank_records.account_id("37040044", "532013000"), "2026010500001", "-42"
-    ),
-    "giro.sta": ContentKeys("m_").key(
-        number_account("532013000EUR").key, ":61:2601050105D42,00N001NONREF", "Shop"
-    ),
-}
-
-
-@pytest.mark.parametrize("erased", [0, 1])
-@pytest.mark.parametrize("name", EARLIER_KEYS)
-def test_key_with_the_form_of_the_account_number_is_replaced(
-    tmp_path: Path, name: str, erased: int
-) -> None:
-    earlier_release(bank_records.transaction_record(
-        EARLIER_KEYS[name], account=number_account(IBAN).key, on=date(2026, 1, 5),
-        amount=Decimal("-42.00"),
-    ))  # fmt: skip
-    erase("-42", count=erased)
-
-    run(write(tmp_path, name))
-
-    assert len(bookings()) == len(AMOUNTS) - erased
-    assert EARLIER_KEYS[name] not in {record["id"] for record in records("transactions")}
 
 
 @pytest.mark.parametrize(("first", "second"), list(product(FORMATS, FORMATS)))

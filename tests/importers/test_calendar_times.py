@@ -3,16 +3,9 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-import orjson
 import pytest
-from icalendar import Event
 
-from evidence.write.ingest import ingest_lines
-from evidence.write.ndjson import NdjsonLine
-from evidence.write.record_erasure import delete_record
-from importers.calendar.event_fields import id_of_uid
-from tests.importers.imports import connection, latest, receipts, records, run
-from tests.world import NOW
+from tests.importers.imports import latest, receipts, records, run
 
 pytestmark = pytest.mark.django_db
 
@@ -198,27 +191,6 @@ def test_events_without_a_uid_that_differ_are_several(tmp_path: Path) -> None:
     import_text(tmp_path, without_uid(calendar(*events)))
 
     assert sorted(record["location"] for record in records("events")) == ["Garden", "Kitchen"]
-
-
-@pytest.mark.parametrize("is_erased", [False, True])
-def test_events_without_a_uid_of_an_earlier_release_are_replaced(
-    tmp_path: Path, is_erased: bool
-) -> None:
-    before, after = (event(*TEA, f"STATUS:{status}") for status in ("CONFIRMED", "CANCELLED"))
-    parsed = Event.from_ical(without_uid(before).replace("\n", "\r\n"))
-    key = id_of_uid(parsed.to_ical().decode())
-    import_text(tmp_path, calendar(event("DTSTART:20260702T090000Z", uid="other")))
-    found = connection("Calendar")
-    entry = {"connection_id": found.connection_id, "stream": "events", "key": key,
-             "data": {"id": key, "status": "confirmed"}}  # fmt: skip
-    ingest_lines([NdjsonLine(1, orjson.dumps(entry))], owner_id=found.owner_id, now=NOW)
-    if is_erased:
-        delete_record(found.connection_id, stream="events", record_key=key, suppress=True, now=NOW)
-
-    import_text(tmp_path, without_uid(calendar(after)))
-
-    states = ["confirmed"] if is_erased else ["cancelled", "confirmed"]
-    assert sorted(record["status"] for record in records("events")) == states
 
 
 def test_answer_of_a_guest_does_not_replace_the_event(tmp_path: Path) -> None:

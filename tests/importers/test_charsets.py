@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evidence.models.records import Record
-from evidence.write.record_erasure import delete_record
-from tests.importers.imports import connection, latest, one, records, run, store_as_before
-from tests.world import NOW
+from tests.importers.imports import one, records, run
 
 pytestmark = pytest.mark.django_db
 
@@ -103,51 +100,6 @@ def test_a_declared_charset_survives_a_bad_byte(tmp_path: Path) -> None:
 
     assert one("messages", subject="utf-8")["body_text"] == f"{GERMAN}\ufffd!"
     assert one("messages", subject="sjis")["body_text"][:14] == "これは日本語のテスト文章です"
-
-
-def test_mail_keeps_its_key_when_its_headers_decode_differently(tmp_path: Path) -> None:
-    path = mail(
-        tmp_path / "a.eml", subject="Prélèvement".encode("latin-1"), body=b"x", charset="latin-1"
-    )
-    run(path)
-    store_as_before("Mail", "mail_latin1.ndjson")
-    (before,) = records("messages")
-
-    run(path)
-
-    (message,) = records("messages")
-    assert message["id"] == before["id"]
-    assert before["subject"] != message["subject"] == "Prélèvement"
-
-
-def old_contacts(path: Path) -> Path:
-    """Store a card in windows-1252 as the release before did."""
-    path.write_bytes("BEGIN:VCARD\r\nVERSION:2.1\r\nFN:Peña\r\nEND:VCARD\r\n".encode("cp1252"))
-    run(path)
-    store_as_before("Contacts", "contact_cp1252.ndjson")
-    assert records("contacts")[0]["name"] != "Peña"
-    return path
-
-
-def test_contact_under_a_misread_name_is_replaced(tmp_path: Path) -> None:
-    path = old_contacts(tmp_path / "a.vcf")
-
-    run(path)
-
-    assert [record["name"] for record in records("contacts")] == ["Peña"]
-    run(path)
-    assert (latest().created, latest().updated) == (0, 0)
-
-
-def test_erased_contact_under_a_misread_name_stays_erased(tmp_path: Path) -> None:
-    path = old_contacts(tmp_path / "a.vcf")
-    cin = connection("Contacts").connection_id
-    key = Record.unscoped.get(stream="contacts").record_key
-    delete_record(cin, stream="contacts", record_key=key, suppress=True, now=NOW)
-
-    run(path)
-
-    assert records("contacts") == []
 
 
 @pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-16-be", "cp1252", "utf-8-sig"])

@@ -7,18 +7,13 @@ from typing import Any
 
 import pytest
 
-from evidence.write.record_erasure import delete_record
 from importers.models import ImportReceipt
 from tests.importers.imports import (
-    connection,
-    latest,
     one,
     receipts,
     records,
     run,
-    store_as_before,
 )
-from tests.world import NOW
 
 pytestmark = pytest.mark.django_db
 
@@ -102,37 +97,6 @@ def test_second_download_of_a_chat_is_the_same_chat(tmp_path: Path) -> None:
 
     assert len(records("messages")) == 2
     assert [record["name"] for record in records("conversations")] == ["Jonas"]
-
-
-@pytest.mark.parametrize("has_both", [False, True])
-def test_duplicate_chat_of_the_previous_release_is_replaced(tmp_path: Path, has_both: bool) -> None:
-    (tmp_path / "in").mkdir()
-    chat(tmp_path / "in", *LINES, name="WhatsApp Chat with Jonas (1)")
-    if has_both:
-        chat(tmp_path / "in", *LINES)
-    run(tmp_path / "in")
-    store_as_before("WhatsApp", "whatsapp_copy.ndjson")
-
-    run(tmp_path / "in")
-
-    assert [record["name"] for record in records("conversations")] == ["Jonas"]
-    assert {record["conversation"] for record in records("messages")} == {"Jonas"}
-    assert (len(records("messages")), len(records("attachments"))) == (2, 1)
-    run(tmp_path / "in")
-    assert (latest().created, latest().updated) == (0, 0)
-
-
-def test_erased_message_of_a_duplicate_chat_stays_erased(tmp_path: Path) -> None:
-    path = chat(tmp_path, *LINES, name="WhatsApp Chat with Jonas (1)")
-    run(path)
-    store_as_before("WhatsApp", "whatsapp_copy.ndjson")
-    key = next(record["id"] for record in records("messages") if record["text"] == "hi")
-    cin = connection("WhatsApp").connection_id
-    delete_record(cin, stream="messages", record_key=key, suppress=True, now=NOW)
-
-    run(path)
-
-    assert [record["has_attachments"] for record in records("messages")] == [True]
 
 
 def slack(path: Path, message: dict[str, Any], *, folder: str = "D01") -> None:
@@ -282,8 +246,6 @@ def test_empty_message_has_its_author_and_no_text(tmp_path: Path) -> None:
     assert [(message["author"], message["text"], message["kind"]) for message in messages] == [
         ("Ida", None, "message"), ("Ida", "so:", "message"), (None, "Ida:", "system")
     ]  # fmt: skip
-    # The key is that of the release before, so an import updates its message.
-    assert messages[0]["id"] == "w_f5e51d7ed001d78d25b35d3d2770"
 
 
 @pytest.mark.parametrize(
@@ -322,17 +284,6 @@ def test_whatsapp_notices_are_no_author_text_or_file(
     assert (message["author"], message["text"]) == (author, text)
     assert message["kind"] == ("message" if author else "system")
     assert receipts() == set()
-
-
-def test_key_of_a_notice_is_that_of_the_release_before(tmp_path: Path) -> None:
-    lines = ('13.01.26, 08:30 - Ida changed the subject to "a: b"', "14.01.26, 08:30 - Ida: ok")
-
-    run(chat(tmp_path, *lines))
-
-    assert {each["id"] for each in records("messages")} == {
-        "w_f35430e74b90bf4e406444ee54e0",
-        "w_c34f7e64b32cd081e84d809136c2",
-    }
 
 
 def telegram(path: Path, *messages: dict[str, Any]) -> Path:

@@ -1,6 +1,5 @@
 """Contacts as other programs write them."""
 
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -100,33 +99,6 @@ def test_lines_of_a_card_that_cannot_be_read_have_receipts(tmp_path: Path) -> No
 
     assert records("contacts")[0]["phones"] == ["1"]
     assert receipts() == {("bad_date", "line 1"), ("partly_imported", "line 1")}
-
-
-def test_contact_with_a_raw_address_keeps_its_key(tmp_path: Path) -> None:
-    """Cleaned addresses join people; keys are those of the release before."""
-    path = tmp_path / "a.vcf"
-    path.write_bytes(card("FN:Eva", "EMAIL:mailto:eva@x.org", "TEL:tel:+49 30 123456"))
-
-    run(path)
-
-    (record,) = records("contacts")
-    assert (
-        record["id"]
-        == "c_" + sha256(b"Eva\0\0mailto:eva@x.org\0tel:+49 30 123456").hexdigest()[:24]
-    )
-    assert (record["emails"], record["phones"]) == (["eva@x.org"], ["+49 30 123456"])
-
-
-def test_contact_whose_name_was_cut_off_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "a.vcf"
-    path.write_bytes(card("FN:Lang") + card("FN:Other"))
-    run(path)
-    path.write_bytes(card("FN:Lang, Eva") + card("FN:Lang, Max"))
-
-    run(path)
-    run(path)
-
-    assert {record["name"] for record in records("contacts")} == {"Lang, Eva", "Lang, Max", "Other"}
 
 
 def test_file_without_contacts_has_a_receipt(tmp_path: Path) -> None:

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection as database
 from django.utils import timezone
 
-from evidence.models.records import Blob, BlobChunk, RecordChange
+from evidence.models.records import Blob, RecordChange
 from evidence.write.record_erasure import delete_record
 from importers.mail import bodies
-from tests.importers.imports import connection, content, latest, one, receipts, records, run
+from tests.importers.imports import connection, content, latest, one, receipts, run
 from tests.importers.test_outlook import as_msg
 
 pytestmark = pytest.mark.django_db
@@ -120,29 +119,6 @@ def test_outlook_keeps_html_and_its_pictures(tmp_path: Path) -> None:
     found = one("messages")
     assert found["body_text"] == PLAIN
     assert f'src="cid:{one("attachments")["id"]}"' in html_of(found)
-
-
-def without_html() -> None:
-    """Leave the records as an import of an earlier release stored them."""
-    with database.cursor() as cursor:
-        cursor.execute(
-            "UPDATE evidence_record SET data = data - 'blob_ref' WHERE stream = 'messages'"
-        )
-    Blob.unscoped.filter(stream="messages").delete()
-    BlobChunk.unscoped.all().delete()
-
-
-def test_a_repeated_import_adds_the_html_of_mails_stored_before(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.mbox", mail(), mail(html=None))
-    run(path)
-    without_html()
-
-    run(path)
-
-    after = records("messages")
-    assert len(after) == 2
-    assert (latest().created, latest().updated, latest().unchanged) == (0, 0, 2)
-    assert sum("blob_ref" in each for each in after) == 1
 
 
 def test_an_unchanged_mail_is_not_written_again(tmp_path: Path) -> None:
