@@ -1,6 +1,6 @@
 """Statements as banks write them, with the bookings that a person reads in them.
 
-Made from memory of the layouts, without the files of customers.
+Each shows a form that no other shows. They are made from memory, without the files of customers.
 """
 
 from typing import NamedTuple
@@ -15,21 +15,6 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = {
-    'DKB old': Layout(
-        '1052345678.csv',
-        (
-            '"Kontonummer:";"DE89370400440532013000 / Girokonto";\n'
-            '\n'
-            '"Von:";"01.01.2026";\n'
-            '"Bis:";"31.01.2026";\n'
-            '"Kontostand vom 31.01.2026:";"1.234,56 EUR";\n'
-            '\n'
-            '"Buchungstag";"Wertstellung";"Buchungstext";"Auftraggeber / Begünstigter";"Verwendungszweck";"Kontonummer";"BLZ";"Betrag (EUR)";"Gläubiger-ID";"Mandatsreferenz";"Kundenreferenz";\n'
-            '"30.01.2026";"31.01.2026";"Lastschrift";"REWE";"Einkauf";"DE02120300000000202051";"BYLADEM1001";"-12,50";"DE98";"M1";"K1";\n'
-            '"13.01.2026";"13.01.2026";"Gutschrift";"ACME";"Lohn";"DE02120300000000202051";"BYLADEM1001";"2.000,00";"";"";"";\n'
-        ).encode('cp1252'),
-        [('2026-01-30', -12.5, 'EUR', 'REWE'), ('2026-01-13', 2000.0, 'EUR', 'ACME')],
-    ),
     'DKB new': Layout(
         '31-01-2026_Umsatzliste_Girokonto_DE89370400440532013000.csv',
         (
@@ -59,16 +44,6 @@ LAYOUTS = {
             '"Alter Kontostand";"-752,94 EUR";\n'
         ).encode('cp1252'),
         [('2026-01-30', -12.5, 'EUR', ''), ('2026-01-13', 2000.0, 'EUR', '')],
-    ),
-    'N26 old': Layout(
-        'n26-csv-transactions.csv',
-        (
-            b'"Date","Payee","Account number","Transaction type","Payment reference","Amount (EUR)","Amount (Foreign Currency)","Type Foreign Currency","Exchange Rate"\n'
-            b'"2026-01-13","REWE","","MasterCard Payment","","-12.5","-12.5","EUR","1.0"\n'
-            b'"2026-01-14","Shop US","","MasterCard Payment","","-9.1","-10.0","USD","1.0989"\n'
-            b'"2026-01-15","ACME","DE02120300000000202051","Income","Lohn","2000.0","","",""\n'
-        ),
-        [('2026-01-13', -12.5, 'EUR', 'REWE'), ('2026-01-14', -9.1, 'EUR', 'Shop US'), ('2026-01-15', 2000.0, 'EUR', 'ACME')],
     ),
     'N26 new': Layout(
         'MainAccount_2026-01-01_2026-01-31.csv',
@@ -100,33 +75,6 @@ LAYOUTS = {
             '30.01.2026;30.01.2026;REWE;Lastschrift;Einkauf;1.234,56;EUR;-12,50;EUR\n'
             '13.01.2026;13.01.2026;ACME;Gehalt/Rente;Lohn;1.247,06;EUR;2.000,00;EUR\n'
         ).encode('cp1252'),
-        [('2026-01-30', -12.5, 'EUR', 'REWE'), ('2026-01-13', 2000.0, 'EUR', 'ACME')],
-    ),
-    'ING NL': Layout(
-        'NL91ABNA0417164300_01-01-2026_31-01-2026.csv',
-        (
-            b'"Datum";"Naam / Omschrijving";"Rekening";"Tegenrekening";"Code";"Af Bij";"Bedrag (EUR)";"Mutatiesoort";"Mededelingen";"Saldo na mutatie";"Tag"\n'
-            b'"20260130";"AH";"NL91ABNA0417164300";"";"BA";"Af";"12,50";"Betaalautomaat";"Pasvolgnr: 001";"1234,56";""\n'
-            b'"20260113";"ACME";"NL91ABNA0417164300";"NL20INGB0001234567";"OV";"Bij";"2000,00";"Overschrijving";"Loon";"1247,06";""\n'
-        ),
-        [('2026-01-30', -12.5, 'EUR', 'AH'), ('2026-01-13', 2000.0, 'EUR', 'ACME')],
-    ),
-    'Sparkasse CAMT': Layout(
-        '20260131-123456-umsatz.CSV',
-        (
-            b'"Auftragskonto";"Buchungstag";"Valutadatum";"Buchungstext";"Verwendungszweck";"Glaeubiger ID";"Mandatsreferenz";"Kundenreferenz (End-to-End)";"Sammlerreferenz";"Lastschrift Ursprungsbetrag";"Auslagenersatz Ruecklastschrift";"Beguenstigter/Zahlungspflichtiger";"Kontonummer/IBAN";"BIC (SWIFT-Code)";"Betrag";"Waehrung";"Info"\n'
-            b'"DE89370400440532013000";"30.01.26";"30.01.26";"FOLGELASTSCHRIFT";"Einkauf";"DE1";"M";"E";"";"";"";"REWE";"DE02120300000000202051";"BYLADEM1001";"-12,50";"EUR";"Umsatz gebucht"\n'
-            b'"DE89370400440532013000";"13.01.26";"13.01.26";"LOHN  GEHALT";"Lohn";"";"";"";"";"";"";"ACME";"DE02120300000000202051";"BYLADEM1001";"2000,00";"EUR";"Umsatz gebucht"\n'
-        ),
-        [('2026-01-30', -12.5, 'EUR', 'REWE'), ('2026-01-13', 2000.0, 'EUR', 'ACME')],
-    ),
-    'VR-Bank': Layout(
-        'Umsaetze_DE89370400440532013000_2026.01.31.csv',
-        (
-            b'Bezeichnung Auftragskonto;IBAN Auftragskonto;BIC Auftragskonto;Bankname Auftragskonto;Buchungstag;Valutadatum;Name Zahlungsbeteiligter;IBAN Zahlungsbeteiligter;BIC (SWIFT-Code) Zahlungsbeteiligter;Buchungstext;Verwendungszweck;Betrag;Waehrung;Saldo nach Buchung;Bemerkung;Gekennzeichneter Umsatz;Glaeubiger ID;Mandatsreferenz\n'
-            b'Girokonto;DE89370400440532013000;GENODE;VR Bank;30.01.2026;30.01.2026;REWE;DE02120300000000202051;BY;Basislastschrift;Einkauf;-12,50;EUR;1.234,56;;;;\n'
-            b'Girokonto;DE89370400440532013000;GENODE;VR Bank;13.01.2026;13.01.2026;ACME;DE02120300000000202051;BY;Gutschrift;Lohn;2.000,00;EUR;1.247,06;;;;\n'
-        ),
         [('2026-01-30', -12.5, 'EUR', 'REWE'), ('2026-01-13', 2000.0, 'EUR', 'ACME')],
     ),
     'Postbank': Layout(
@@ -184,15 +132,6 @@ LAYOUTS = {
         ),
         [('2026-01-30', -12.5, None, 'SHOP'), ('2026-01-13', 2000.0, None, 'ACME PAYROLL'), ('2026-01-10', -50.0, None, 'CHECK 1234')],
     ),
-    'Chase card': Layout(
-        'Chase5678_Activity20260101_20260131_20260131.CSV',
-        (
-            b'Transaction Date,Post Date,Description,Category,Type,Amount,Memo\n'
-            b'01/29/2026,01/30/2026,SHOP,Shopping,Sale,-12.50,\n'
-            b'01/12/2026,01/13/2026,Payment Thank You-Mobile,,Payment,100.00,\n'
-        ),
-        [('2026-01-29', -12.5, None, ''), ('2026-01-12', 100.0, None, '')],
-    ),
     'Barclays': Layout(
         'data.csv',
         (
@@ -223,16 +162,6 @@ LAYOUTS = {
         ),
         [('2026-01-13', -10.0, 'EUR', ''), ('2026-01-13', 5.0, 'EUR', ''), ('2026-01-14', -20.0, 'EUR', ''), ('2026-01-14', -1.0, 'EUR', '')],
     ),
-    'Revolut fr': Layout(
-        'account-statement.csv',
-        (
-            'Type,Produit,Date de début,Date de fin,Description,Montant,Frais,Devise,État,Solde\n'
-            'Paiement par carte,Valeur actuelle,2026-01-13 08:00:00,2026-01-14 08:00:00,Shop,-10.00,0.00,EUR,TERMINÉ,90.00\n'
-            'Retrait,Valeur actuelle,2026-01-14 08:00:00,2026-01-15 08:00:00,Cash,-20.00,1.00,EUR,TERMINÉ,69.00\n'
-            'Paiement par carte,Valeur actuelle,2026-01-15 08:00:00,,Hotel,-80.00,0.00,EUR,ANNULÉ,\n'
-        ).encode(),
-        [('2026-01-13', -10.0, 'EUR', ''), ('2026-01-14', -20.0, 'EUR', ''), ('2026-01-14', -1.0, 'EUR', '')],
-    ),
     'Revolut old': Layout(
         'giro.csv',
         (
@@ -250,17 +179,6 @@ LAYOUTS = {
             b'TRANSFER-2,05-02-2026,"05-02-2026 10:00:00.000",2000.00,EUR,"Received money from ACME",Lohn,3234.56,,,,ACME,,,,,,,,0.00,\n'
         ),
         [('2026-01-30', -12.5, 'EUR', ''), ('2026-02-05', 2000.0, 'EUR', '')],
-    ),
-    'PayPal en': Layout(
-        'Download.CSV',
-        (
-            b'"Date","Time","TimeZone","Name","Type","Status","Currency","Gross","Fee","Net","From Email Address","To Email Address","Transaction ID","Balance","Balance Impact"\n'
-            b'"01/13/2026","08:00:00","PST","Shop","Express Checkout Payment","Completed","USD","-10.00","0.00","-10.00","a@x","b@x","1A","0.00","Debit"\n'
-            b'"01/13/2026","08:00:00","PST","","Bank Deposit to PP Account ","Completed","USD","10.00","0.00","10.00","","a@x","1B","10.00","Credit"\n'
-            b'"01/14/2026","08:00:00","PST","Eva","Payment","Completed","USD","1,100.00","-3.90","1,096.10","c@x","a@x","1C","1096.10","Credit"\n'
-            b'"01/15/2026","08:00:00","PST","Hotel","General Authorization","Pending","USD","-99.00","0.00","-99.00","","","1D","","Memo"\n'
-        ),
-        [('2026-01-13', -10.0, 'USD', ''), ('2026-01-13', 10.0, 'USD', ''), ('2026-01-14', 1100.0, 'USD', ''), ('2026-01-14', -3.9, 'USD', '')],
     ),
     'PayPal de of balance': Layout(
         'Download.CSV',
@@ -281,15 +199,6 @@ LAYOUTS = {
         ),
         [('2026-01-13', -12.5, None, ''), ('2026-01-14', 100.0, None, ''), ('2026-01-15', -20.0, None, '')],
     ),
-    'Amex DE': Layout(
-        'activity.csv',
-        (
-            b'Datum,Beschreibung,Karteninhaber,Konto #,Betrag\n'
-            b'13/01/2026,SHOP,EVA LANG,-61003,"12,50"\n'
-            b'14/01/2026,ZAHLUNG ERHALTEN. BESTEN DANK,EVA LANG,-61003,"-1.100,00"\n'
-        ),
-        [('2026-01-13', -12.5, None, ''), ('2026-01-14', 1100.0, None, '')],
-    ),
     'Amex purchases only': Layout(
         'activity (1).csv',
         (
@@ -306,24 +215,6 @@ LAYOUTS = {
             b'Cleared,01/14/2026,"ONLINE PAYMENT, THANK YOU",,-100.00,EVA\n'
         ),
         [('2026-01-13', -12.5, None, ''), ('2026-01-14', 100.0, None, '')],
-    ),
-    'CapitalOne': Layout(
-        'giro.csv',
-        (
-            b'Transaction Date,Posted Date,Card No.,Description,Category,Debit,Credit\n'
-            b'2026-01-13,2026-01-14,1234,SHOP,Dining,12.50,\n'
-            b'2026-01-15,2026-01-15,1234,CAPITAL ONE MOBILE PYMT,Payment/Credit,,100.00\n'
-        ),
-        [('2026-01-13', -12.5, None, ''), ('2026-01-15', 100.0, None, '')],
-    ),
-    'Discover': Layout(
-        'Discover-Statement-20260131.csv',
-        (
-            b'Trans. Date,Post Date,Description,Amount,Category\n'
-            b'01/13/2026,01/14/2026,SHOP,12.50,Restaurants\n'
-            b'01/15/2026,01/15/2026,DIRECTPAY FULL BALANCE,-100.00,Payments and Credits\n'
-        ),
-        [('2026-01-14', -12.5, None, ''), ('2026-01-15', 100.0, None, '')],
     ),
     'Apple Card': Layout(
         'Apple Card Transactions - January 2026.csv',
@@ -370,15 +261,6 @@ LAYOUTS = {
         ).encode('cp1252'),
         [('2026-01-30', -12.5, 'CHF', ''), ('2026-01-13', 2000.0, 'CHF', '')],
     ),
-    'Boursorama': Layout(
-        'export-operations-31-01-2026_12-00-00.csv',
-        (
-            b'dateOp;dateVal;label;category;categoryParent;supplierFound;amount;comment;accountNum;accountLabel;accountbalance\n'
-            b'2026-01-30;2026-01-30;"CARTE 29/01 SHOP";"Courses";"Vie quotidienne";"shop";-12,50;;00012345678;BoursoBank;1234.56\n'
-            b'2026-01-13;2026-01-13;"VIR ACME";"Virements";"Revenus";"acme";2 000,00;;00012345678;BoursoBank;1234.56\n'
-        ),
-        [('2026-01-30', -12.5, None, ''), ('2026-01-13', 2000.0, None, '')],
-    ),
     'Credit Agricole': Layout(
         'CA20260131_120000.CSV',
         (
@@ -424,24 +306,6 @@ LAYOUTS = {
         ).encode('cp1252'),
         [('2026-01-30', -12.5, 'EUR', ''), ('2026-01-13', 2000.0, 'EUR', '')],
     ),
-    'fr nnbsp': Layout(
-        'giro.csv',
-        (
-            'Date;Libellé;Montant\n'
-            '30/01/2026;A;-1\u202f234,56 €\n'
-            '13/01/2026;B;12\u202f345\u202f678,00 €\n'
-        ).encode('utf-8'),
-        [('2026-01-30', -1234.56, 'EUR', ''), ('2026-01-13', 12345678.0, 'EUR', '')],
-    ),
-    'BBVA': Layout(
-        'giro.csv',
-        (
-            b'F.Valor;Fecha;Concepto;Movimiento;Importe;Divisa;Disponible;Divisa;Observaciones\n'
-            b'30/01/2026;30/01/2026;Shop;Pago con tarjeta;-12,50;EUR;1.234,56;EUR;x\n'
-            b'13/01/2026;13/01/2026;Acme;Nomina;2.000,00;EUR;1.247,06;EUR;y\n'
-        ),
-        [('2026-01-30', -12.5, 'EUR', ''), ('2026-01-13', 2000.0, 'EUR', '')],
-    ),
     'Intesa': Layout(
         'lista_completa_31012026.csv',
         (
@@ -469,15 +333,6 @@ LAYOUTS = {
         ).encode(),
         [('2026-01-30', -12.5, 'PLN', ''), ('2026-01-13', 2000.0, 'PLN', '')],
     ),
-    'Nordea SE': Layout(
-        'PERSONKONTO 123456-7890 - 2026-01-31.csv',
-        (
-            'Bokföringsdag;Belopp;Avsändare;Mottagare;Namn;Rubrik;Saldo;Valuta\n'
-            '2026/01/30;-12,50;1234 56 78901;;SHOP;Kortköp;1 234,56;SEK\n'
-            '2026/01/13;2 000,00;;1234 56 78901;ACME;Lön;1 247,06;SEK\n'
-        ).encode(),
-        [('2026-01-30', -12.5, 'SEK', ''), ('2026-01-13', 2000.0, 'SEK', '')],
-    ),
     'DNB': Layout(
         'giro.csv',
         (
@@ -486,34 +341,6 @@ LAYOUTS = {
             '"13.01.2026";"Lønn ACME";"13.01.2026";"";"2000.00"\n'
         ).encode(),
         [('2026-01-30', -12.5, None, ''), ('2026-01-13', 2000.0, None, '')],
-    ),
-    'Danske': Layout(
-        'Konto-1234567890-20260131.csv',
-        (
-            '"Dato";"Kategori";"Underkategori";"Tekst";"Beløb";"Saldo";"Status";"Afstemt"\n'
-            '"30.01.2026";"Mad";"Super";"SHOP";"-12,50";"1.234,56";"Udført";"Nej"\n'
-            '"13.01.2026";"Løn";"Løn";"ACME";"2.000,00";"1.247,06";"Udført";"Nej"\n'
-            '"31.01.2026";"Mad";"Super";"SHOP2";"-3,00";"";"Venter";"Nej"\n'
-        ).encode('cp1252'),
-        [('2026-01-30', -12.5, None, ''), ('2026-01-13', 2000.0, None, '')],
-    ),
-    'OP Finland': Layout(
-        'tapahtumat.csv',
-        (
-            '"Kirjauspäivä";"Arvopäivä";"Määrä EUROA";"Laji";"Selitys";"Saaja/Maksaja";"Saajan tilinumero";"Saajan pankin BIC";"Viite";"Viesti";"Arkistointitunnus"\n'
-            '"2026-01-30";"2026-01-30";"-12,50";"162";"PKORTTIMAKSU";"SHOP";"";"";"";"Viesti: x";"20260130/1"\n'
-            '"2026-01-13";"2026-01-13";"2000,00";"710";"PALKKA";"ACME";"";"";"";"Viesti: y";"20260113/1"\n'
-        ).encode(),
-        [('2026-01-30', -12.5, 'EUR', ''), ('2026-01-13', 2000.0, 'EUR', '')],
-    ),
-    'Rabobank': Layout(
-        'CSV_A_20260131_120000.csv',
-        (
-            '"IBAN/BBAN","Munt","BIC","Volgnr","Datum","Rentedatum","Bedrag","Saldo na trn","Tegenrekening IBAN/BBAN","Naam tegenpartij","Naam uiteindelijke partij","Naam initiërende partij","BIC tegenpartij","Code","Batch ID","Transactiereferentie","Machtigingskenmerk","Incassant ID","Betalingskenmerk","Omschrijving-1","Omschrijving-2","Omschrijving-3","Reden retour","Oorspr bedrag","Oorspr munt","Koers"\n'
-            '"NL91ABNA0417164300","EUR","RABONL2U","000000000000000001","2026-01-30","2026-01-30","-12,50","+1234,56","","AH","","","","bc","","","","","","Betaald","","","","","",""\n'
-            '"NL91ABNA0417164300","EUR","RABONL2U","000000000000000002","2026-01-13","2026-01-13","+2000,00","+1247,06","NL20INGB0001234567","ACME","","","","cb","","","","","","Loon","","","","","",""\n'
-        ).encode('cp1252'),
-        [('2026-01-30', -12.5, 'EUR', 'AH'), ('2026-01-13', 2000.0, 'EUR', 'ACME')],
     ),
     'KBC': Layout(
         'export_BE68539007547034_20260131.csv',

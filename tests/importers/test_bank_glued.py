@@ -20,6 +20,8 @@ from tests.importers.test_bank_across_formats import MT940 as MT940_TEXT
 from tests.importers.test_bank_across_formats import OFX_BOOKINGS
 from tests.importers.test_bank_formats import document, ofx
 
+pytestmark = pytest.mark.slow
+
 QIF_TEXT = "!Type:Bank\nD13.01.2026\nT-1.234,56\nPA\n^\nD14.01.2026\nT-2,00\nPB\n^\n"
 FOUR = [("2026-01-05", -42.0), ("2026-01-06", -9.99), ("2026-01-06", -9.99), ("2026-01-31", 2000.0)]
 QIF_BOOKINGS = [("2026-01-13", -1234.56), ("2026-01-14", -2.0)]
@@ -61,45 +63,6 @@ def read(path: Path) -> tuple[Counter[tuple[object, ...]], bool]:
         rows = [record.data for record in parsed.records if record.stream == "transactions"]
         found.update((row["date"], row["amount"], row["currency"]) for row in rows)
     return found, is_complete
-
-
-IBANS = {
-    b"DE89370400440532013000": b"DE75512108001245126199",
-    b"DE89 3704 0044 0532 0130 00": b"DE75 5121 0800 1245 1261 99",
-    b"NL91ABNA0417164300": b"NL20INGB0001234567",
-}
-
-
-def with_other_account(content: bytes) -> bytes:
-    for before, after in IBANS.items():
-        content = content.replace(before, after)
-    return content
-
-
-@pytest.mark.parametrize(
-    "layout",
-    [each for each in LAYOUTS.values() if with_other_account(each.content) != each.content],
-    ids=lambda layout: layout.file,
-)
-def test_glued_statements_of_two_accounts_are_not_one(tmp_path: Path, layout: Layout) -> None:
-    path = tmp_path / layout.file
-    path.write_bytes(layout.content + with_other_account(layout.content))
-    files = open_export(path).files
-    options = CSV.prepare(files, Options())
-    amounts = Counter[object]()
-    is_complete = True
-    for item in CSV.read(files, options):
-        try:
-            parsed = item.parse()
-        except UnreadableError:
-            is_complete = False
-            continue
-        is_complete &= not parsed.issues
-        rows = [record.data for record in parsed.records if record.stream == "transactions"]
-        amounts.update(row["account_id"] for row in rows)
-
-    assert next(iter(amounts.values())) == len(layout.bookings)
-    assert len(amounts) == 2 or not is_complete
 
 
 def expected(*layouts: Layout) -> Counter[tuple[object, ...]]:

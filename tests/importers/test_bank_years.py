@@ -1,8 +1,6 @@
-"""A year of bookings in the layout of each bank is imported unchanged."""
+"""A year of bookings in each format of banks is imported unchanged."""
 
-import csv
-import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 from tests.importers.imports import latest, receipts, records, run
 from tests.importers.test_demo_year import demo_records
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.long]
 
 
 class Booking(NamedTuple):
@@ -35,18 +33,6 @@ def year() -> list[Booking]:
         )
         for data in demo_records("transactions", "bank")
     ]
-
-
-def table(header: str, rows: Iterable[Iterable[object]], *, delimiter: str = ",") -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, delimiter=delimiter)
-    writer.writerow(header.split(delimiter))
-    writer.writerows(rows)
-    return out.getvalue()
-
-
-def comma(amount: Decimal) -> str:
-    return f"{amount:,.2f}".translate(str.maketrans(",.", ".,"))
 
 
 def camt(bookings: list[Booking]) -> str:
@@ -75,71 +61,6 @@ def swift(bookings: list[Booking]) -> str:
     return "\n".join([*lines, f":62F:{'D' if total < 0 else 'C'}251231EUR{closing}", "-", ""])
 
 
-def paypal(bookings: list[Booking]) -> str:
-    header = "Date,Time,TimeZone,Name,Type,Status,Currency,Gross,Fee,Net,Transaction ID"
-    return table(header, (
-        [f"{each.on:%m/%d/%Y}", "10:00:00", "CET", each.name, "Payment", "Completed", "EUR",
-         f"{each.amount:,.2f}", "0.00", f"{each.amount:,.2f}", f"T{number}"]
-        for number, each in enumerate(bookings)
-    ))  # fmt: skip
-
-
-def amex(bookings: list[Booking]) -> str:
-    return table("Date,Description,Card Member,Account #,Amount", (
-        [f"{each.on:%m/%d/%Y}", each.name, "IDA LANG", "-71001", f"{-each.amount:.2f}"]
-        for each in bookings
-    ))  # fmt: skip
-
-
-def discover(bookings: list[Booking]) -> str:
-    return table("Trans. Date,Post Date,Description,Amount,Category", (
-        [f"{each.on:%m/%d/%Y}", f"{each.on:%m/%d/%Y}", each.name, f"{-each.amount:.2f}", "Shops"]
-        for each in bookings
-    ))  # fmt: skip
-
-
-def apple(bookings: list[Booking]) -> str:
-    header = "Transaction Date,Clearing Date,Description,Merchant,Category,Type,Amount (USD),Purchased By"
-    return table(header, (
-        [f"{each.on:%m/%d/%Y}", f"{each.on:%m/%d/%Y}", each.memo, each.name, "Other", "Purchase",
-         f"{-each.amount:.2f}", "Ida"] for each in bookings
-    ))  # fmt: skip
-
-
-def ing(bookings: list[Booking]) -> str:
-    header = (
-        "Datum;Naam / Omschrijving;Rekening;Tegenrekening;Code;Af Bij;Bedrag (EUR);Mutatiesoort;"
-        "Mededelingen"
-    )
-    return table(header, (
-        [f"{each.on:%Y%m%d}", each.name, "NL20INGB0001234567", "", "BA",
-         "Af" if each.amount < 0 else "Bij", comma(abs(each.amount)).replace(".", ""), "Betaalautomaat",
-         each.memo] for each in bookings
-    ), delimiter=";")  # fmt: skip
-
-
-def wise(bookings: list[Booking]) -> str:
-    header = (
-        "TransferWise ID,Date,Amount,Currency,Description,Payment Reference,Running Balance,"
-        "Exchange From,Exchange To,Exchange Rate,Payer Name,Payee Name,Merchant,Total fees"
-    )
-    return table(header, (
-        [f"CARD-{number}", f"{each.on:%d-%m-%Y}", f"{each.amount:.2f}", "EUR", each.memo, "", "0.00", "",
-         "", "", "", each.name, "", "0.00"] for number, each in enumerate(bookings)
-    ))  # fmt: skip
-
-
-def revolut(bookings: list[Booking]) -> str:
-    header = (
-        "Type,Product,Started Date,Completed Date,Description,Amount,Fee,Currency,State,Balance"
-    )
-    return table(header, (
-        ["CARD_PAYMENT", "Current", f"{each.on} 10:00:{number % 60:02}", f"{each.on} 10:00:00", each.name,
-         f"{each.amount:.2f}", "0.00", "EUR", "COMPLETED", "0.00"]
-        for number, each in enumerate(bookings)
-    ))  # fmt: skip
-
-
 def ofx(bookings: list[Booking]) -> str:
     entries = "".join(
         f"<STMTTRN><TRNTYPE>OTHER<DTPOSTED>{each.on:%Y%m%d}<TRNAMT>{each.amount}<FITID>{number}"
@@ -163,9 +84,7 @@ def qif(bookings: list[Booking]) -> str:
 
 
 LAYOUTS: dict[str, Callable[[list[Booking]], str]] = {
-    "year.xml": camt, "year.sta": swift, "paypal.csv": paypal, "amex.csv": amex,
-    "discover.csv": discover, "apple.csv": apple, "ing.csv": ing, "wise.csv": wise,
-    "revolut.csv": revolut, "year.ofx": ofx, "year.qif": qif,
+    "year.xml": camt, "year.sta": swift, "year.ofx": ofx, "year.qif": qif,
 }  # fmt: skip
 
 

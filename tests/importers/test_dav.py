@@ -28,7 +28,7 @@ from tests.importers.syncing import (
 from tests.importers.test_calendar_feed import calendar, event
 from tests.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.starter]
 
 USERS = count()
 WEEKLY = "RRULE:FREQ=WEEKLY;COUNT=3"

@@ -20,7 +20,7 @@ from icalendar import Calendar, Event
 from demo import life
 from tests.importers.imports import latest, receipts, records, run
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.long]
 YEAR = "2025"
 
 

@@ -21,6 +21,8 @@ from tests.importers.year_of_habits import (
     write_table,
 )
 
+pytestmark = pytest.mark.long
+
 
 class TestNetflix(GeneratedExportTests):
     importer_name = "netflix"

@@ -11,7 +11,7 @@ from importers.authoring.test_kit import ImporterTests
 from importers.registry import OWN_FOLDER
 from tests.importers.imports import TORTURE
 
-pytestmark = pytest.mark.subprocess
+pytestmark = [pytest.mark.subprocess, pytest.mark.starter]
 
 
 def test_new_package_passes_its_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from tests.importers.test_outlook import (
     write_data_file,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.starter]
 
 USERS = count()
 

@@ -7,30 +7,19 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import docx
+import odfdo
 import pytest
 
 from tests.importers.imports import receipts, records, run
+from tests.importers.needs import OFFICE, optional_module
 
-docx = pytest.importorskip("docx", reason="writes the Word file of this test")
-odfdo = pytest.importorskip("odfdo", reason="needs the extra office")
-openpyxl = pytest.importorskip("openpyxl", reason="needs the extra office")
-pptx = pytest.importorskip("pptx", reason="needs the extra office")
-pytest.importorskip("mammoth", reason="needs the extra office")
+openpyxl, pptx = optional_module("openpyxl"), optional_module("pptx")
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, OFFICE]
 WORDS = [
-    "Miete",
-    "café",
-    "Größe",
-    "Łódź",
-    "日本",
-    "a<b",
-    "&amp;",
-    "1.234,56",
-    "x|y",
-    "Zoë",
-    "ends.",
-]
+    "Miete", "café", "Größe", "Łódź", "日本", "a<b", "&amp;", "1.234,56", "x|y", "Zoë", "ends.",
+]  # fmt: skip
 rng = random.Random(7)  # noqa: S311 - not a secret
 
 

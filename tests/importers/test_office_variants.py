@@ -7,19 +7,18 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import docx
+import odfdo
 import pytest
 
 from tests.importers.imports import receipts, records, run
+from tests.importers.needs import OFFICE, optional_module
 
-docx = pytest.importorskip("docx", reason="writes the Word files of this test")
-odfdo = pytest.importorskip("odfdo", reason="writes the OpenDocument files of this test")
-openpyxl = pytest.importorskip("openpyxl", reason="needs the extra office")
-pptx = pytest.importorskip("pptx", reason="needs the extra office")
+openpyxl, pptx = optional_module("openpyxl"), optional_module("pptx")
 for module in ("pptx.oxml", "pptx.chart.data", "pptx.enum.chart"):
-    pytest.importorskip(module, reason="needs the extra office")
-pytest.importorskip("mammoth", reason="needs the extra office")
+    optional_module(module)
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, OFFICE]
 
 
 class Variant(NamedTuple):
@@ -147,245 +146,45 @@ def part(name: str, xml: str, *, body: str, kind: str) -> bytes:
 
 WORD: dict[str, tuple[str, list[str], list[str]]] = {
     "ins": (p(r("A ") + f'<w:ins w:id="1" w:author="x">{r("INS")}</w:ins>'), ["INS"], []),
-    "del": (
-        p(r("A ") + '<w:del w:id="1" w:author="x"><w:r><w:delText>DEL</w:delText></w:r></w:del>'),
-        ["A"],
-        ["DEL"],
-    ),
-    "delT": (
-        p(r("A ") + '<w:del w:id="1" w:author="x"><w:r><w:t>DEL</w:t></w:r></w:del>'),
-        ["A"],
-        ["DEL"],
-    ),
-    "move": (
-        p(f'<w:moveFrom w:id="1" w:author="x">{r("OLD")}</w:moveFrom>')
-        + p(f'<w:moveTo w:id="2" w:author="x">{r("NEW")}</w:moveTo>'),
-        ["NEW"],
-        ["OLD"],
-    ),
-    "delpara": (
-        '<w:p><w:pPr><w:rPr><w:del w:id="1" w:author="x"/></w:rPr></w:pPr><w:del w:id="2" w:author="x"><w:r><w:delText>DEL</w:delText></w:r></w:del></w:p>'
-        + p(r("B")),
-        ["B"],
-        ["DEL"],
-    ),
-    "delrow": (
-        '<w:tbl><w:tr><w:trPr><w:del w:id="1" w:author="x"/></w:trPr><w:tc>'
-        + p('<w:del w:id="3" w:author="x"><w:r><w:delText>DELROW</w:delText></w:r></w:del>')
-        + "</w:tc></w:tr><w:tr><w:tc>"
-        + p(r("ROW"))
-        + "</w:tc></w:tr></w:tbl>",
-        ["ROW"],
-        ["DELROW"],
-    ),
-    "delrowT": (
-        '<w:tbl><w:tr><w:trPr><w:del w:id="1" w:author="x"/></w:trPr><w:tc>'
-        + p(r("DELROW"))
-        + "</w:tc></w:tr><w:tr><w:tc>"
-        + p(r("ROW"))
-        + "</w:tc></w:tr></w:tbl>",
-        ["ROW"],
-        ["DELROW"],
-    ),
-    "fldSimple": (
-        p(f'<w:fldSimple w:instr=" DATE ">{r("FIELD")}</w:fldSimple>'),
-        ["FIELD"],
-        ["DATE"],
-    ),
-    "fldChar": (
-        p(
-            '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> MERGEFIELD n </w:instrText></w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r>'
-            + r("RESULT")
-            + '<w:r><w:fldChar w:fldCharType="end"/></w:r>'
-        ),
-        ["RESULT"],
-        ["MERGEFIELD"],
-    ),
-    "fldnested": (
-        p(
-            '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> IF </w:instrText></w:r><w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> X </w:instrText></w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r>'
-            + r("INNERCOND")
-            + '<w:r><w:fldChar w:fldCharType="end"/></w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r>'
-            + r("RESULT")
-            + '<w:r><w:fldChar w:fldCharType="end"/></w:r>'
-        ),
-        ["RESULT"],
-        [],
-    ),
-    "hyperlinkfield": (
-        p(
-            '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> HYPERLINK "https://x.org/p" </w:instrText></w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r>'
-            + r("LINK")
-            + '<w:r><w:fldChar w:fldCharType="end"/></w:r>'
-        ),
-        ["LINK", "https://x.org/p"],
-        [],
-    ),
-    "formtext": (
-        p(
-            '<w:r><w:fldChar w:fldCharType="begin"><w:ffData><w:name w:val="t"/></w:ffData></w:fldChar></w:r><w:r><w:instrText> FORMTEXT </w:instrText></w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r>'
-            + r("TYPED")
-            + '<w:r><w:fldChar w:fldCharType="end"/></w:r>'
-        ),
-        ["TYPED"],
-        [],
-    ),
-    "checkbox": (
-        p(
-            '<w:r><w:fldChar w:fldCharType="begin"><w:ffData><w:checkBox><w:default w:val="1"/></w:checkBox></w:ffData></w:fldChar></w:r><w:r><w:instrText> FORMCHECKBOX </w:instrText></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r>'
-            + r("YES")
-        ),
-        ["YES"],
-        [],
-    ),
-    "sdtblock": (
-        f"<w:sdt><w:sdtPr/><w:sdtContent>{p(r('SDT'))}</w:sdtContent></w:sdt>",
-        ["SDT"],
-        [],
-    ),
-    "sdtinline": (
-        p(f"<w:sdt><w:sdtPr/><w:sdtContent>{r('SDT')}</w:sdtContent></w:sdt>"),
-        ["SDT"],
-        [],
-    ),
-    "sdtrow": (
-        "<w:tbl><w:sdt><w:sdtContent><w:tr><w:tc>"
-        + p(r("SDTROW"))
-        + "</w:tc></w:tr></w:sdtContent></w:sdt></w:tbl>",
-        ["SDTROW"],
-        [],
-    ),
-    "sdtcell": (
-        "<w:tbl><w:tr><w:sdt><w:sdtContent><w:tc>"
-        + p(r("SDTCELL"))
-        + "</w:tc></w:sdtContent></w:sdt></w:tr></w:tbl>",
-        ["SDTCELL"],
-        [],
-    ),
-    "sdtcheckbox": (
-        p(
-            '<w:sdt><w:sdtPr><w14:checkbox><w14:checked w14:val="1"/></w14:checkbox></w:sdtPr><w:sdtContent><w:r><w:t>☒</w:t></w:r></w:sdtContent></w:sdt>'
-            + r("DONE")
-        ),
-        ["DONE", "☒"],
-        [],
-    ),
+    "del": (p(r("A ") + '<w:del w:id="1" w:author="x"><w:r><w:delText>DEL</w:delText></w:r></w:del>'), ["A"], ["DEL"]),
+    "delT": (p(r("A ") + '<w:del w:id="1" w:author="x"><w:r><w:t>DEL</w:t></w:r></w:del>'), ["A"], ["DEL"]),
+    "move": (p(f'<w:moveFrom w:id="1" w:author="x">{r("OLD")}</w:moveFrom>') + p(f'<w:moveTo w:id="2" w:author="x">{r("NEW")}</w:moveTo>'), ["NEW"], ["OLD"]),
+    "delpara": ('<w:p><w:pPr><w:rPr><w:del w:id="1" w:author="x"/></w:rPr></w:pPr><w:del w:id="2" w:author="x"><w:r><w:delText>DEL</w:delText></w:r></w:del></w:p>' + p(r("B")), ["B"], ["DEL"]),
+    "delrow": ('<w:tbl><w:tr><w:trPr><w:del w:id="1" w:author="x"/></w:trPr><w:tc>' + p('<w:del w:id="3" w:author="x"><w:r><w:delText>DELROW</w:delText></w:r></w:del>') + "</w:tc></w:tr><w:tr><w:tc>" + p(r("ROW")) + "</w:tc></w:tr></w:tbl>", ["ROW"], ["DELROW"]),
+    "delrowT": ('<w:tbl><w:tr><w:trPr><w:del w:id="1" w:author="x"/></w:trPr><w:tc>' + p(r("DELROW")) + "</w:tc></w:tr><w:tr><w:tc>" + p(r("ROW")) + "</w:tc></w:tr></w:tbl>", ["ROW"], ["DELROW"]),
+    "fldSimple": (p(f'<w:fldSimple w:instr=" DATE ">{r("FIELD")}</w:fldSimple>'), ["FIELD"], ["DATE"]),
+    "fldChar": (p('<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> MERGEFIELD n </w:instrText></w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r>' + r("RESULT") + '<w:r><w:fldChar w:fldCharType="end"/></w:r>'), ["RESULT"], ["MERGEFIELD"]),
+    "fldnested": (p('<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> IF </w:instrText></w:r><w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> X </w:instrText></w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r>' + r("INNERCOND") + '<w:r><w:fldChar w:fldCharType="end"/></w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r>' + r("RESULT") + '<w:r><w:fldChar w:fldCharType="end"/></w:r>'), ["RESULT"], []),
+    "hyperlinkfield": (p('<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> HYPERLINK "https://x.org/p" </w:instrText></w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r>' + r("LINK") + '<w:r><w:fldChar w:fldCharType="end"/></w:r>'), ["LINK", "https://x.org/p"], []),
+    "formtext": (p('<w:r><w:fldChar w:fldCharType="begin"><w:ffData><w:name w:val="t"/></w:ffData></w:fldChar></w:r><w:r><w:instrText> FORMTEXT </w:instrText></w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r>' + r("TYPED") + '<w:r><w:fldChar w:fldCharType="end"/></w:r>'), ["TYPED"], []),
+    "checkbox": (p('<w:r><w:fldChar w:fldCharType="begin"><w:ffData><w:checkBox><w:default w:val="1"/></w:checkBox></w:ffData></w:fldChar></w:r><w:r><w:instrText> FORMCHECKBOX </w:instrText></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r>' + r("YES")), ["YES"], []),
+    "sdtblock": (f"<w:sdt><w:sdtPr/><w:sdtContent>{p(r('SDT'))}</w:sdtContent></w:sdt>", ["SDT"], []),
+    "sdtinline": (p(f"<w:sdt><w:sdtPr/><w:sdtContent>{r('SDT')}</w:sdtContent></w:sdt>"), ["SDT"], []),
+    "sdtrow": ("<w:tbl><w:sdt><w:sdtContent><w:tr><w:tc>" + p(r("SDTROW")) + "</w:tc></w:tr></w:sdtContent></w:sdt></w:tbl>", ["SDTROW"], []),
+    "sdtcell": ("<w:tbl><w:tr><w:sdt><w:sdtContent><w:tc>" + p(r("SDTCELL")) + "</w:tc></w:sdtContent></w:sdt></w:tr></w:tbl>", ["SDTCELL"], []),
+    "sdtcheckbox": (p('<w:sdt><w:sdtPr><w14:checkbox><w14:checked w14:val="1"/></w14:checkbox></w:sdtPr><w:sdtContent><w:r><w:t>☒</w:t></w:r></w:sdtContent></w:sdt>' + r("DONE")), ["DONE", "☒"], []),
     "math": (p("<m:oMath><m:r><m:t>E=mc2</m:t></m:r></m:oMath>"), ["E=mc2"], []),
-    "mathpara": (
-        p(
-            "<m:oMathPara><m:oMath><m:f><m:num><m:r><m:t>NUM</m:t></m:r></m:num><m:den><m:r><m:t>DEN</m:t></m:r></m:den></m:f></m:oMath></m:oMathPara>"
-        ),
-        ["NUM", "DEN"],
-        [],
-    ),
-    "textboxvml": (
-        p(
-            f"<w:r><w:pict><v:shape><v:textbox><w:txbxContent>{p(r('BOX'))}</w:txbxContent></v:textbox></v:shape></w:pict></w:r>"
-        ),
-        ["BOX"],
-        [],
-    ),
-    "textboxalt": (
-        p(
-            f'<w:r><mc:AlternateContent><mc:Choice Requires="wps"><w:drawing><wp:inline><a:graphic><a:graphicData uri="x"><wps:wsp><wps:txbx><w:txbxContent>{p(r("BOX"))}</w:txbxContent></wps:txbx></wps:wsp></a:graphicData></a:graphic></wp:inline></w:drawing></mc:Choice><mc:Fallback><w:pict><v:shape><v:textbox><w:txbxContent>{p(r("BOX"))}</w:txbxContent></v:textbox></v:shape></w:pict></mc:Fallback></mc:AlternateContent></w:r>'
-        ),
-        ["BOX"],
-        ["BOXBOX"],
-    ),
-    "textboxchoice": (
-        p(
-            f'<w:r><mc:AlternateContent><mc:Choice Requires="wps"><w:drawing><wp:inline><a:graphic><a:graphicData uri="x"><wps:wsp><wps:txbx><w:txbxContent>{p(r("BOX"))}</w:txbxContent></wps:txbx></wps:wsp></a:graphicData></a:graphic></wp:inline></w:drawing></mc:Choice></mc:AlternateContent></w:r>'
-        ),
-        ["BOX"],
-        [],
-    ),
-    "textboxdrawing": (
-        p(
-            f'<w:r><w:drawing><wp:inline><a:graphic><a:graphicData uri="x"><wps:wsp><wps:txbx><w:txbxContent>{p(r("BOX"))}</w:txbxContent></wps:txbx></wps:wsp></a:graphicData></a:graphic></wp:inline></w:drawing></w:r>'
-        ),
-        ["BOX"],
-        [],
-    ),
-    "nested": (
-        "<w:tbl><w:tr><w:tc><w:tbl><w:tr><w:tc>"
-        + p(r("INNER"))
-        + "</w:tc></w:tr></w:tbl>"
-        + p(r("OUTER"))
-        + "</w:tc></w:tr></w:tbl>",
-        ["INNER", "OUTER"],
-        [],
-    ),
-    "cells": (
-        "<w:tbl><w:tr><w:tc>"
-        + p(r("C1"))
-        + "</w:tc><w:tc>"
-        + p(r("C2"))
-        + "</w:tc></w:tr></w:tbl>",
-        ["C1", "C2"],
-        ["C1C2"],
-    ),
-    "rtl": (
-        "<w:p><w:pPr><w:bidi/></w:pPr><w:r><w:rPr><w:rtl/></w:rPr><w:t>שלום עולם</w:t></w:r></w:p>",
-        ["שלום עולם"],
-        [],
-    ),
-    "tab": (
-        p(
-            "<w:r><w:t>A</w:t><w:tab/><w:t>B</w:t><w:br/><w:t>C</w:t><w:noBreakHyphen/><w:t>D</w:t><w:cr/><w:t>E</w:t></w:r>"
-        ),
-        ["A B"],
-        ["AB", "BC", "CD", "DE"],
-    ),
+    "mathpara": (p("<m:oMathPara><m:oMath><m:f><m:num><m:r><m:t>NUM</m:t></m:r></m:num><m:den><m:r><m:t>DEN</m:t></m:r></m:den></m:f></m:oMath></m:oMathPara>"), ["NUM", "DEN"], []),
+    "textboxvml": (p(f"<w:r><w:pict><v:shape><v:textbox><w:txbxContent>{p(r('BOX'))}</w:txbxContent></v:textbox></v:shape></w:pict></w:r>"), ["BOX"], []),
+    "textboxalt": (p(f'<w:r><mc:AlternateContent><mc:Choice Requires="wps"><w:drawing><wp:inline><a:graphic><a:graphicData uri="x"><wps:wsp><wps:txbx><w:txbxContent>{p(r("BOX"))}</w:txbxContent></wps:txbx></wps:wsp></a:graphicData></a:graphic></wp:inline></w:drawing></mc:Choice><mc:Fallback><w:pict><v:shape><v:textbox><w:txbxContent>{p(r("BOX"))}</w:txbxContent></v:textbox></v:shape></w:pict></mc:Fallback></mc:AlternateContent></w:r>'), ["BOX"], ["BOXBOX"]),
+    "textboxchoice": (p(f'<w:r><mc:AlternateContent><mc:Choice Requires="wps"><w:drawing><wp:inline><a:graphic><a:graphicData uri="x"><wps:wsp><wps:txbx><w:txbxContent>{p(r("BOX"))}</w:txbxContent></wps:txbx></wps:wsp></a:graphicData></a:graphic></wp:inline></w:drawing></mc:Choice></mc:AlternateContent></w:r>'), ["BOX"], []),
+    "textboxdrawing": (p(f'<w:r><w:drawing><wp:inline><a:graphic><a:graphicData uri="x"><wps:wsp><wps:txbx><w:txbxContent>{p(r("BOX"))}</w:txbxContent></wps:txbx></wps:wsp></a:graphicData></a:graphic></wp:inline></w:drawing></w:r>'), ["BOX"], []),
+    "nested": ("<w:tbl><w:tr><w:tc><w:tbl><w:tr><w:tc>" + p(r("INNER")) + "</w:tc></w:tr></w:tbl>" + p(r("OUTER")) + "</w:tc></w:tr></w:tbl>", ["INNER", "OUTER"], []),
+    "cells": ("<w:tbl><w:tr><w:tc>" + p(r("C1")) + "</w:tc><w:tc>" + p(r("C2")) + "</w:tc></w:tr></w:tbl>", ["C1", "C2"], ["C1C2"]),
+    "rtl": ("<w:p><w:pPr><w:bidi/></w:pPr><w:r><w:rPr><w:rtl/></w:rPr><w:t>שלום עולם</w:t></w:r></w:p>", ["שלום עולם"], []),
+    "tab": (p("<w:r><w:t>A</w:t><w:tab/><w:t>B</w:t><w:br/><w:t>C</w:t><w:noBreakHyphen/><w:t>D</w:t><w:cr/><w:t>E</w:t></w:r>"), ["A B"], ["AB", "BC", "CD", "DE"]),
     "sym": (p('<w:r><w:t>x</w:t><w:sym w:font="Wingdings" w:char="F0FC"/></w:r>'), ["x"], []),
-    "smarttag": (
-        p(f'<w:smartTag w:uri="x" w:element="y">{r("SMART")}</w:smartTag>'),
-        ["SMART"],
-        [],
-    ),
+    "smarttag": (p(f'<w:smartTag w:uri="x" w:element="y">{r("SMART")}</w:smartTag>'), ["SMART"], []),
     "customxml": (f'<w:customXml w:element="y">{p(r("CUSTOM"))}</w:customXml>', ["CUSTOM"], []),
     "customxmlinl": (p(f'<w:customXml w:element="y">{r("CUSTOM")}</w:customXml>'), ["CUSTOM"], []),
-    "bdo": (
-        p(f'<w:bdo w:val="rtl">{r("BDO")}</w:bdo><w:dir w:val="rtl">{r("DIRR")}</w:dir>'),
-        ["BDO", "DIRR"],
-        [],
-    ),
-    "ruby": (
-        p(
-            "<w:r><w:ruby><w:rt><w:r><w:t>RT</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>BASE</w:t></w:r></w:rubyBase></w:ruby></w:r>"
-        ),
-        ["BASE"],
-        [],
-    ),
+    "bdo": (p(f'<w:bdo w:val="rtl">{r("BDO")}</w:bdo><w:dir w:val="rtl">{r("DIRR")}</w:dir>'), ["BDO", "DIRR"], []),
+    "ruby": (p("<w:r><w:ruby><w:rt><w:r><w:t>RT</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>BASE</w:t></w:r></w:rubyBase></w:ruby></w:r>"), ["BASE"], []),
     "vanish": (p("<w:r><w:rPr><w:vanish/></w:rPr><w:t>HID</w:t></w:r>"), ["HID"], []),
-    "insnested": (
-        p(
-            f'<w:ins w:id="1" w:author="x"><w:del w:id="2" w:author="y"><w:r><w:delText>GONE</w:delText></w:r></w:del>{r("KEEP")}</w:ins>'
-        ),
-        ["KEEP"],
-        ["GONE"],
-    ),
-    "emptycells": (
-        '<w:tbl><w:tr><w:tc><w:tcPr><w:gridSpan w:val="2"/></w:tcPr>'
-        + p(r("SPAN"))
-        + '</w:tc></w:tr><w:tr><w:tc><w:tcPr><w:vMerge w:val="restart"/></w:tcPr>'
-        + p(r("VM"))
-        + "</w:tc><w:tc>"
-        + p(r("X1"))
-        + "</w:tc></w:tr><w:tr><w:tc><w:tcPr><w:vMerge/></w:tcPr>"
-        + p(r("HIDDENVM"))
-        + "</w:tc><w:tc>"
-        + p(r("X2"))
-        + "</w:tc></w:tr></w:tbl>",
-        ["SPAN", "VM", "X1", "X2"],
-        [],
-    ),
+    "insnested": (p(f'<w:ins w:id="1" w:author="x"><w:del w:id="2" w:author="y"><w:r><w:delText>GONE</w:delText></w:r></w:del>{r("KEEP")}</w:ins>'), ["KEEP"], ["GONE"]),
+    "emptycells": ('<w:tbl><w:tr><w:tc><w:tcPr><w:gridSpan w:val="2"/></w:tcPr>' + p(r("SPAN")) + '</w:tc></w:tr><w:tr><w:tc><w:tcPr><w:vMerge w:val="restart"/></w:tcPr>' + p(r("VM")) + "</w:tc><w:tc>" + p(r("X1")) + "</w:tc></w:tr><w:tr><w:tc><w:tcPr><w:vMerge/></w:tcPr>" + p(r("HIDDENVM")) + "</w:tc><w:tc>" + p(r("X2")) + "</w:tc></w:tr></w:tbl>", ["SPAN", "VM", "X1", "X2"], []),
     "amp": (p(r("a &lt;b&gt; &amp;amp; c")), ["a <b> &amp; c"], []),
-    "list": (
-        '<w:p><w:pPr><w:pStyle w:val="ListNumber"/></w:pPr>' + r("ONE") + "</w:p>",
-        ["ONE"],
-        [],
-    ),
-}
+    "list": ('<w:p><w:pPr><w:pStyle w:val="ListNumber"/></w:pPr>' + r("ONE") + "</w:p>", ["ONE"], []),
+}  # fmt: skip
 
 
 def test_word(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
+import aspose.email_foss.msg as foss
 import pytest
 
 from evidence.write.record_erasure import delete_record
@@ -14,12 +15,12 @@ from importers.authoring.test_kit import ImporterTests
 from importers.mail import pst_file
 from tests.importers import outlook_data_file
 from tests.importers.imports import connection, content, latest, one, receipts, records, run
+from tests.importers.needs import OUTLOOK
 from tests.importers.outlook_data_file import CATEGORIES, MESSAGE, Mail, data_file
 from tests.importers.test_demo_year import as_mail, parse_time, require_year_of_mail, year_of_mail
 from tests.world import NOW
 
-pytest.importorskip("pypff", reason="needs the extra outlook")
-foss = pytest.importorskip("aspose.email_foss.msg", reason="writes the .msg files of these tests")
+pytestmark = [pytest.mark.starter, pytest.mark.long]
 
 
 def mail(**headers: str) -> EmailMessage:
@@ -40,7 +41,7 @@ def with_files(message: EmailMessage) -> EmailMessage:
     return message
 
 
-def as_msg(message: EmailMessage) -> "foss.MapiMessage":
+def as_msg(message: EmailMessage) -> foss.MapiMessage:
     outlook = foss.MapiMessage.from_email_message(message)
     outlook.set_property(foss.PropertyId.MESSAGE_FLAGS, 1)
     return outlook
@@ -95,6 +96,7 @@ def test_attached_message_is_text_and_its_files_are_attachments(tmp_path: Path) 
     assert one("attachments", filename="Notizen für Ida.txt")["text"] == "Sprich langsam.\n"
 
 
+@OUTLOOK
 @pytest.mark.django_db
 def test_categories_are_labels(tmp_path: Path) -> None:
     message = as_msg(mail())
@@ -175,6 +177,7 @@ def write_form(folder: Path, form: str, messages: list[EmailMessage]) -> Path:
 FORMS = ["mbox", "eml", "emlx", "maildir", "msg", "pst"]
 
 
+@OUTLOOK
 @pytest.mark.django_db
 @pytest.mark.parametrize("first", FORMS)
 def test_erased_mail_does_not_return_in_another_form(tmp_path: Path, first: str) -> None:
@@ -195,6 +198,7 @@ def test_erased_mail_does_not_return_in_another_form(tmp_path: Path, first: str)
     assert (latest().created, latest().updated) == (0, 0)
 
 
+@OUTLOOK
 @pytest.mark.django_db
 def test_mails_without_an_id_stay_when_another_one_is_erased(tmp_path: Path) -> None:
     bare = mail()
@@ -284,6 +288,7 @@ def write_data_file(path: Path, **folders: list[Mail]) -> Path:
     return path
 
 
+@OUTLOOK
 @pytest.mark.django_db
 @pytest.mark.subprocess
 @pytest.mark.parametrize("is_packed", [False, True])
@@ -313,6 +318,7 @@ def test_data_file_has_its_folders_and_the_fields_of_each_mail(
     assert receipts() == set()
 
 
+@OUTLOOK
 @pytest.mark.django_db
 def test_the_same_mail_in_a_mailbox_a_msg_file_and_a_data_file_is_one(tmp_path: Path) -> None:
     write_data_file(tmp_path / "a.pst", Inbox=[stored_mail()], Archive=[stored_mail()])
@@ -326,6 +332,7 @@ def test_the_same_mail_in_a_mailbox_a_msg_file_and_a_data_file_is_one(tmp_path: 
     assert sorted(ids) == ["1@example.org", "2@example.org"]
 
 
+@OUTLOOK
 @pytest.mark.django_db
 def test_long_texts_and_many_mails_are_complete_and_others_have_receipts(tmp_path: Path) -> None:
     long_text = "Der Vertrag. " * 5_000
@@ -348,6 +355,7 @@ def forwarded(*messages: Mail, subject: str = "Weitergeleitet") -> Mail:
     return Mail({SUBJECT: subject}, [], files)
 
 
+@OUTLOOK
 @pytest.mark.django_db
 @pytest.mark.subprocess
 def test_attached_messages_of_a_data_file_are_as_in_a_msg_file(tmp_path: Path) -> None:
@@ -377,6 +385,7 @@ def test_attached_messages_of_a_data_file_are_as_in_a_msg_file(tmp_path: Path) -
     assert [each["text"] for each in notes] == ["Sprich langsam.\n"] * 3
 
 
+@OUTLOOK
 @pytest.mark.django_db
 def test_messages_nested_too_deeply_have_a_receipt(tmp_path: Path) -> None:
     nested = stored_mail()
@@ -390,6 +399,7 @@ def test_messages_nested_too_deeply_have_a_receipt(tmp_path: Path) -> None:
     assert len(records("attachments")) == 10
 
 
+@OUTLOOK
 @pytest.mark.django_db
 @pytest.mark.parametrize("how", ["another release", "number of a message"])
 def test_attached_message_that_the_library_does_not_find_has_a_receipt(
@@ -425,6 +435,7 @@ def folder_of_month(data: dict[str, Any]) -> str:
     return f"{data['folder']} {data['received_at'][:7]}"
 
 
+@OUTLOOK
 @pytest.mark.django_db
 def test_year_of_a_data_file(tmp_path: Path) -> None:
     folders: dict[str, list[Mail]] = {}
@@ -468,6 +479,7 @@ class TestMsg(ImporterTests):
                 as_msg(message).save(export / f"{number}.msg")
 
 
+@OUTLOOK
 @pytest.mark.subprocess
 class TestDataFile(ImporterTests):
     importer_name = "outlook"

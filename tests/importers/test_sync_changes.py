@@ -17,6 +17,8 @@ from tests.importers.dovecot import Dovecot, message, messages, run_dovecot
 from tests.importers.syncing import connect, kill_sync, run_sync
 from tests.world import World
 
+pytestmark = pytest.mark.starter
+
 USER = "ida@mail.example"
 PATH = "/v1/streams/messages/records"
 SUBJECTS, ALL = ("id", "subject"), ("id", "subject", "folder", "is_read")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from PIL import Image, ImageDraw, ImageFont
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
@@ -21,23 +20,28 @@ from importers.core.text_recognition import recognize_pdf
 from importers.models import ImportReceipt
 from importers.runs.background import ImportWorker
 from tests.importers.imports import connection, content, latest, receipts, records, run
+from tests.importers.needs import OCR
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from tests.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, OCR, pytest.mark.starter, pytest.mark.long]
 
 SENTENCE = "The boiler was serviced by Hansen on Monday."
 
 
-def page(text: str = SENTENCE, mode: str = "RGB") -> Image.Image:
+def page(text: str = SENTENCE, mode: str = "RGB") -> "Image":
+    from PIL import Image, ImageDraw, ImageFont
+
     picture = Image.new(mode, (1600, 400), "white")
     font = ImageFont.load_default(size=56)
     ImageDraw.Draw(picture).text((120, 140), text, font=font, fill="black")
     return picture
 
 
-def saved(image_format: str, *pages: Image.Image, **options: object) -> bytes:
+def saved(image_format: str, *pages: "Image", **options: object) -> bytes:
     """Return the pages, or a page with a sentence, in a format of pictures or as a PDF."""
     first, *others = pages or [page()]
     stream = io.BytesIO()
@@ -190,6 +194,8 @@ def test_text_of_attached_pictures_remains_when_the_extra_is_removed(
 
 
 def test_photos_and_small_pictures_in_mails_have_no_receipt(tmp_path: Path) -> None:
+    from PIL import Image
+
     photo = Image.effect_noise((600, 400), 90)
     pictures = [saved("PNG", photo), saved("PNG", page().resize((80, 20))), b"broken" * 2_000]
     mails = {f"{at}_eml": mail_with_picture(at, each) for at, each in enumerate(pictures)}
@@ -274,6 +280,8 @@ def test_set_languages_are_used(
 
 @pytest.mark.subprocess
 def test_hostile_and_empty_pictures_have_receipts(tmp_path: Path) -> None:
+    from PIL import Image
+
     picture = saved("PNG")
     huge = Image.new("1", (9_000, 9_000))
     pages = saved("TIFF", page(), huge)

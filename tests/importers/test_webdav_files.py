@@ -14,6 +14,7 @@ from importers.sources.account_store import set_credential
 from importers.sources.status import status_lines
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.imports import connection, content, one, records, run
+from tests.importers.needs import OCR
 from tests.importers.syncing import (
     account_of,
     connect_details,
@@ -24,7 +25,7 @@ from tests.importers.syncing import (
 from tests.importers.test_text_recognition import SENTENCE, saved
 from tests.importers.webdav_server import PASSWORD, USER, WebdavServer, webdav_server
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.starter]
 
 
 @pytest.fixture
@@ -80,6 +81,7 @@ def test_files_of_other_kinds_are_counted_by_kind(server: WebdavServer) -> None:
     assert paths() == ["Notes/a.txt"]
 
 
+@OCR
 def test_scans_and_pictures_have_their_text_once_the_extra_is_installed(
     server: WebdavServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
