@@ -1,7 +1,9 @@
 """Statements of many banks, and files whose form leaves one reading only, are read as they are."""
 
+from collections import Counter
 from contextlib import suppress
 from decimal import Decimal
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from django.core.management.base import CommandError
 
 from tests.importers.bank_layouts import LAYOUTS, Layout
 from tests.importers.imports import receipts, records, run
+from tests.importers.test_bank_formats import booking, document, ofx
 
 pytestmark = [pytest.mark.django_db, pytest.mark.long]
 
@@ -222,3 +225,43 @@ def test_numbered_accounts_are_two(tmp_path: Path) -> None:
 
     assert {row["name"] for row in records("accounts")} == {"konto 1", "konto 2"}
     assert len(bookings()) == 2
+
+
+FILES = {
+    "giro.csv": GIRO,
+    "giro.ofx": document(ofx(booking("-42.00"))),
+    "giro.qif": "!Type:Bank\nD13.01.2026\nT-1.234,56\nPA\n^\nD14.01.2026\nT-2,00\nPB\n^\n",
+    "giro.sta": ":20:S\n:25:37040044/532013000\n:60F:C260101EUR99,00\n:61:2601130113D12,50N001NONREF\n"
+    ":86:Shop\n:62F:C260131EUR86,50\n-\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "second"), [*permutations(FILES, 2)])
+def test_statements_of_two_formats_in_a_file_are_not_mixed(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    for name in (first, second):
+        run(put(tmp_path / name, FILES[name]), connection=name)
+    alone = Counter(bookings())
+
+    run(put(tmp_path / "both" / first, FILES[first] + FILES[second]), connection="Both")
+
+    found = Counter(bookings()) - alone
+    assert found
+    assert found < alone
+    assert {code for code, _ in receipts()} & {"malformed", "not_a_booking"}
+
+
+@pytest.mark.parametrize("name", ["DKB new", "ING DE", "KBC"])
+def test_statements_of_two_accounts_in_a_file_are_not_one(tmp_path: Path, name: str) -> None:
+    layout = LAYOUTS[name]
+    content = layout.content.replace(
+        b"DE89370400440532013000", b"DE75512108001245126199"
+    ).replace(b"DE89 3704 0044 0532 0130 00", b"DE75 5121 0800 1245 1261 99").replace(
+        b"BE68539007547034", b"BE71096123456769")  # fmt: skip
+
+    run(put(tmp_path / layout.file, layout.content + content))
+
+    first, *others = Counter(row["account_id"] for row in records("transactions")).values()
+    assert first == len(layout.bookings)
+    assert others or "malformed" in {code for code, _ in receipts()}
