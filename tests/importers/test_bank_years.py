@@ -13,7 +13,7 @@ import pytest
 from tests.importers.imports import latest, receipts, records, run
 from tests.importers.test_demo_year import demo_records
 
-pytestmark = [pytest.mark.django_db, pytest.mark.long]
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 class Booking(NamedTuple):

@@ -141,6 +141,7 @@ def test_messages_in_the_log_of_a_database_are_imported(tmp_path: Path) -> None:
     assert receipts() == set()
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_year_of_messages(tmp_path: Path) -> None:
     written = [
@@ -188,6 +189,7 @@ def test_history_of_browsers_is_imported(tmp_path: Path, browser: str, is_rename
     assert (latest().created, latest().updated) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 @pytest.mark.parametrize("browser", BROWSERS)
 def test_year_of_visits(tmp_path: Path, browser: str) -> None:

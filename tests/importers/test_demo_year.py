@@ -20,7 +20,7 @@ from icalendar import Calendar, Event
 from demo import life
 from tests.importers.imports import latest, receipts, records, run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.long]
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 YEAR = "2025"
 
 

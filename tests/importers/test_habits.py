@@ -12,7 +12,7 @@ import pytest
 from importers.authoring.test_kit import read_export
 from importers.core.importer import ChoiceNeeded, Options
 from tests.importers.imports import latest, receipts, records, run
-from tests.importers.torture_kit import GeneratedExportTests, Writer, issue_codes, torture
+from tests.importers.torture_kit import GeneratedExportTests, issue_codes
 from tests.importers.year_of_habits import (
     write_amazon,
     write_linkedin,
@@ -26,31 +26,37 @@ pytestmark = pytest.mark.long
 
 class TestNetflix(GeneratedExportTests):
     importer_name = "netflix"
+    damaged_days = 10
     writer = staticmethod(write_netflix)
 
 
 class TestAmazon(GeneratedExportTests):
     importer_name = "amazon"
+    damaged_days = 10
     writer = staticmethod(write_amazon)
 
 
 class TestLinkedIn(GeneratedExportTests):
     importer_name = "linkedin"
+    damaged_days = 10
     writer = staticmethod(write_linkedin)
 
 
 class TestLinkedInConnections(GeneratedExportTests):
     importer_name = "linkedin-connections"
+    damaged_days = 10
     writer = staticmethod(write_linkedin)
 
 
 class TestLinkedInMessages(GeneratedExportTests):
     importer_name = "linkedin-messages"
+    damaged_days = 10
     writer = staticmethod(write_linkedin)
 
 
 class TestSpotify(GeneratedExportTests):
     importer_name = "spotify"
+    damaged_days = 10
 
     @staticmethod
     def writer(folder: Path, *, days: int) -> None:
@@ -59,22 +65,7 @@ class TestSpotify(GeneratedExportTests):
         (folder / "StreamingHistory0.json").unlink()
 
 
-@pytest.mark.parametrize(
-    ("name", "writer"),
-    [
-        ("spotify", write_spotify),
-        ("netflix", write_netflix),
-        ("amazon", write_amazon),
-        ("linkedin", write_linkedin),
-        ("linkedin-connections", write_linkedin),
-        ("linkedin-messages", write_linkedin),
-    ],
-)
-def test_hostile_tables_end_with_receipts(name: str, writer: Writer, tmp_path: Path) -> None:
-    writer(tmp_path / "export", days=10)
-    torture(name, tmp_path / "export", tmp_path / "copy")
-
-
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_year_of_habits_is_imported_as_it_was(tmp_path: Path) -> None:
     seconds = write_spotify(tmp_path / "spotify", days=365)

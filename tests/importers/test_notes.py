@@ -10,41 +10,30 @@ import pytest
 from importers.authoring.test_kit import read_export
 from importers.core.importer import Options
 from tests.importers.imports import latest, one, receipts, records, run
-from tests.importers.torture_kit import GeneratedExportTests, Writer, issue_codes, torture
+from tests.importers.torture_kit import GeneratedExportTests, issue_codes
 from tests.importers.year_of_notes import notion_id, write_enex, write_notion, write_vault
 
 
 class TestEvernote(GeneratedExportTests):
     importer_name = "evernote"
+    damaged_days = 6
     writer = staticmethod(write_enex)
     file_name = "Notebook.enex"
 
 
 class TestNotion(GeneratedExportTests):
     importer_name = "notion"
+    damaged_days = 6
     writer = staticmethod(write_notion)
 
 
 class TestVault(GeneratedExportTests):
     importer_name = "documents"
+    damaged_days = 6
     writer = staticmethod(write_vault)
 
 
-@pytest.mark.parametrize(
-    ("name", "writer", "file_name"),
-    [
-        ("evernote", write_enex, "Notebook.enex"),
-        ("notion", write_notion, ""),
-        ("documents", write_vault, ""),
-    ],
-)
-def test_hostile_notes_end_with_receipts(
-    name: str, writer: Writer, file_name: str, tmp_path: Path
-) -> None:
-    writer(tmp_path / "export" / file_name, days=6)
-    torture(name, tmp_path / "export", tmp_path / "copy")
-
-
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_year_of_evernote_is_imported_as_it_was(tmp_path: Path) -> None:
     truth = write_enex(tmp_path / "Notebook.enex", days=365)
@@ -61,6 +50,7 @@ def test_year_of_evernote_is_imported_as_it_was(tmp_path: Path) -> None:
     assert (latest().created, latest().updated) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_year_of_notion_is_imported_as_it_was(tmp_path: Path) -> None:
     truth = write_notion(tmp_path / "parts", days=365)
@@ -83,6 +73,7 @@ def test_year_of_notion_is_imported_as_it_was(tmp_path: Path) -> None:
     assert receipts() == set()
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_year_of_a_vault_is_imported_as_it_was(tmp_path: Path) -> None:
     truth = write_vault(tmp_path / "vault", days=365)

@@ -417,6 +417,7 @@ def test_attached_message_that_the_library_does_not_find_has_a_receipt(
     assert [each["subject"] for each in records("messages")] == ["Weitergeleitet"]
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_year_of_msg_files(tmp_path: Path) -> None:
     for data in year_of_mail():
@@ -435,6 +436,7 @@ def folder_of_month(data: dict[str, Any]) -> str:
     return f"{data['folder']} {data['received_at'][:7]}"
 
 
+@pytest.mark.slow
 @OUTLOOK
 @pytest.mark.django_db
 def test_year_of_a_data_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from importers.authoring.test_kit import read_export
 from importers.social.meta_archive import repair_text
 from tests.importers.imports import latest, one, receipts, records, run
-from tests.importers.torture_kit import GeneratedExportTests, Writer, issue_codes, torture
+from tests.importers.torture_kit import GeneratedExportTests, issue_codes
 from tests.importers.year_of_networks import (
     break_text,
     write_facebook,
@@ -51,29 +51,7 @@ class TestXMessages(GeneratedExportTests):
     writer = staticmethod(write_x)
 
 
-@pytest.mark.parametrize(
-    ("name", "writer", "folder"),
-    [
-        ("facebook", write_facebook, "your_facebook_activity/posts"),
-        ("facebook", write_facebook, "your_facebook_activity/comments_and_reactions"),
-        ("facebook-messages", write_facebook, "your_facebook_activity/messages/inbox/person0_1"),
-        ("instagram", write_instagram, "your_instagram_activity/comments"),
-        ("instagram", write_instagram, "your_instagram_activity/media"),
-        ("instagram", write_instagram, "connections/followers_and_following"),
-        ("x", write_x, "data"),
-        ("x-messages", write_x, "data"),
-    ],
-)
-def test_hostile_archives_end_with_receipts(
-    name: str, writer: Writer, folder: str, tmp_path: Path
-) -> None:
-    writer(tmp_path / "all", days=1)
-    (tmp_path / "export" / folder).parent.mkdir(parents=True)
-    (tmp_path / "all" / folder).rename(tmp_path / "export" / folder)
-
-    torture(name, tmp_path / "export", tmp_path / "copy")
-
-
+@pytest.mark.slow
 @pytest.mark.django_db
 @pytest.mark.parametrize("writer", [write_facebook, write_instagram])
 def test_year_of_meta_is_imported_as_it_was(writer: Callable[..., Any], tmp_path: Path) -> None:
@@ -99,6 +77,7 @@ def test_year_of_meta_is_imported_as_it_was(writer: Callable[..., Any], tmp_path
     assert (latest().created, latest().updated) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_year_of_x_is_imported_as_it_was(tmp_path: Path) -> None:
     truth = write_x(tmp_path / "export", days=365)

@@ -1,6 +1,5 @@
 """Keep, Chat, Tasks, YouTube and My Activity of Google Takeout."""
 
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from importers.authoring.test_kit import read_export
 from importers.core.importer import Options
 from tests.importers.imports import latest, receipts, records, run
-from tests.importers.torture_kit import GeneratedExportTests, issue_codes, torture
+from tests.importers.torture_kit import GeneratedExportTests, issue_codes
 from tests.importers.year_of_takeout import write_json, write_takeout
 
 pytestmark = pytest.mark.long
@@ -37,6 +36,7 @@ class TestGoogleActivity(GeneratedExportTests):
     writer = staticmethod(write_takeout)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_year_is_imported_as_it_was(tmp_path: Path) -> None:
     truth = write_takeout(tmp_path / "year", days=365)
@@ -56,23 +56,6 @@ def test_year_is_imported_as_it_was(tmp_path: Path) -> None:
     assert receipts() == set()
     run(tmp_path / "year")
     assert (latest().created, latest().updated) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "folders"),
-    [
-        ("google-keep", ["Keep"]),
-        ("google-chat", ["Google Chat"]),
-        ("google-tasks", ["Tasks"]),
-        ("google-activity", ["My Activity", "YouTube and YouTube Music"]),
-    ],
-)
-def test_hostile_takeouts_end_with_receipts(name: str, folders: list[str], tmp_path: Path) -> None:
-    write_takeout(tmp_path / "all", days=1)
-    for folder in folders:
-        shutil.copytree(tmp_path / "all" / "Takeout" / folder, tmp_path / "export" / folder)
-
-    torture(name, tmp_path / "export", tmp_path / "copy")
 
 
 PAGE = """<html><head><style>.mdl-grid {{}}</style></head><body><div class="mdl-grid">{}</div></body></html>"""

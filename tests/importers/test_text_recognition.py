@@ -91,6 +91,7 @@ def test_scans_and_pictures_have_their_text_and_are_found(world: "World", tmp_pa
     assert len(world.get("/v1/search", "reader", q="boiler Hansen").body["data"]) == 4
 
 
+@pytest.mark.slow
 def test_year_of_scans_and_pictures_is_read_as_it_was_written(tmp_path: Path) -> None:
     sums = [f"On {date(2025, 1, 1) + timedelta(days=day)} Hansen paid {day + 17},50 for the boiler."
             for day in range(0, 365, 14)]  # fmt: skip

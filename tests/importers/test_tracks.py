@@ -48,6 +48,7 @@ def test_tracks_and_waypoints_of_gpx_are_imported() -> None:
     assert (latest().created, latest().updated) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_year_of_tracks(tmp_path: Path) -> None:
     expected: list[tuple[datetime, float, float]] = []
@@ -71,6 +72,7 @@ def test_year_of_tracks(tmp_path: Path) -> None:
     ) == sorted(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_year_of_workouts(tmp_path: Path) -> None:
     expected = []

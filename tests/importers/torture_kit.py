@@ -129,6 +129,7 @@ class GeneratedExportTests(ImporterTests):
     export: ClassVar[Path]
     writer: ClassVar[Writer]
     file_name: ClassVar[str] = ""
+    damaged_days: ClassVar[int] = 1
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
@@ -137,3 +138,8 @@ class GeneratedExportTests(ImporterTests):
             folder = tmp_path_factory.mktemp(name) / "export"
             cls.writer(folder / cls.file_name, days=days)
             setattr(cls, name, folder)
+
+    @pytest.mark.slow
+    def test_wrong_values_and_damaged_files_end_with_receipts(self, tmp_path: Path) -> None:
+        type(self).writer(tmp_path / "export" / self.file_name, days=self.damaged_days)
+        torture(self.importer_name, tmp_path / "export", tmp_path / "copy")
