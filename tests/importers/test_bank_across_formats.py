@@ -1,7 +1,7 @@
 """One account in files of several formats has each booking once."""
 
 from decimal import Decimal
-from itertools import permutations, product
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -70,9 +70,10 @@ def write(folder: Path, name: str) -> Path:
 
 
 FORMATS = ["giro.csv", "bare.ofx", "iban.ofx", "giro.sta", "iban.sta", "giro.xml"]
+PAIRS = list(pairwise([*FORMATS, FORMATS[0]]))
 
 
-@pytest.mark.parametrize(("first", "second"), list(product(FORMATS, FORMATS)))
+@pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_bookings_of_one_account_are_stored_once(tmp_path: Path, first: str, second: str) -> None:
     run(write(tmp_path / "1", first))
     run(write(tmp_path / "2", second))
@@ -87,8 +88,9 @@ def test_bookings_of_one_account_are_stored_once(tmp_path: Path, first: str, sec
 
 
 ORDERS = [
-    *permutations(("giro.csv", "bare.ofx", "iban.ofx")),
-    *permutations(("giro.sta", "iban.sta", "bare.ofx")),
+    ("giro.csv", "bare.ofx", "iban.ofx"),
+    ("iban.ofx", "giro.csv", "bare.ofx"),
+    ("iban.sta", "bare.ofx", "giro.sta"),
 ]
 
 
@@ -180,7 +182,7 @@ def erase(amount: str, *, count: int = 1) -> None:
         )
 
 
-@pytest.mark.parametrize(("first", "second"), list(product(FORMATS, FORMATS)))
+@pytest.mark.parametrize(("second", "first"), PAIRS)
 def test_erased_booking_does_not_return_from_another_format(
     tmp_path: Path, first: str, second: str
 ) -> None:

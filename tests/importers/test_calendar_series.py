@@ -185,6 +185,7 @@ def test_exception_in_another_file_replaces_its_occurrence(tmp_path: Path) -> No
     assert days() == [f"2026-01-{day:02}" for day in (5, 7, 8, 9, 20)]
 
 
+@pytest.mark.slow
 @time_machine.travel(TODAY, tick=True)
 def test_series_of_many_exceptions_keeps_those_closest_to_today(tmp_path: Path) -> None:
     series = "DTSTART:20100101T100000Z\nRRULE:FREQ=DAILY"
@@ -200,6 +201,7 @@ def test_series_of_many_exceptions_keeps_those_closest_to_today(tmp_path: Path) 
     assert {code for code, _ in receipts()} >= {"too_many_occurrences"}
 
 
+@pytest.mark.slow
 @time_machine.travel(TODAY, tick=True)
 def test_series_of_many_times_a_day_includes_today(tmp_path: Path) -> None:
     hours = ",".join(map(str, range(24)))

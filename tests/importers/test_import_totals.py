@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import mt940
 import orjson
 import pytest
 from ofxtools.Parser import OFXTree
@@ -16,7 +15,6 @@ from ofxtools.Parser import OFXTree
 from evidence.models.connections import Connection
 from evidence.models.records import Record
 from tests.importers.imports import TORTURE, run
-from tests.importers.test_bank_years import LAYOUTS, year
 from tests.importers.test_ofx_truth import ofx
 
 pytestmark = [pytest.mark.django_db, pytest.mark.long]
@@ -134,16 +132,3 @@ def test_table_of_ofx_is_that_of_another_library(tmp_path: Path) -> None:
         )
         for each in tree.convert().statements
     )
-
-
-def test_table_of_mt940_is_that_of_another_library(tmp_path: Path) -> None:
-    path = tmp_path / "year.sta"
-    path.write_text(LAYOUTS["year.sta"](year()))
-
-    (line,) = without_accounts(table(run(path)))
-
-    found = [
-        (each.data["date"].isoformat(), each.data["amount"].amount)
-        for each in mt940.parse(path.read_text())
-    ]
-    assert line == bank_line("Account …3000", found, "EUR")
