@@ -12,6 +12,7 @@ from django.utils import timezone
 from evidence.write.record_erasure import delete_record
 from tests.importers.dovecot import Dovecot, message, run_dovecot
 from tests.importers.imports import connection, content, latest, one, records, run
+from tests.importers.needs import OUTLOOK
 from tests.importers.outlook_data_file import Mail
 from tests.importers.syncing import connect, run_sync
 from tests.importers.test_outlook import (
@@ -84,9 +85,10 @@ def subjects() -> list[str]:
 
 
 LETTERS = ["Letter 1", "Letter 2", "Letter 3"]
+PST = pytest.param("pst", marks=OUTLOOK)
 
 
-@pytest.mark.parametrize("form", ["pst", "msg", "eml"])
+@pytest.mark.parametrize("form", [PST, "msg", "eml"])
 @pytest.mark.parametrize("is_import_first", [True, False])
 def test_mail_of_an_account_and_of_a_file_is_stored_once(
     server: Dovecot, user: str, tmp_path: Path, form: str, *, is_import_first: bool
@@ -113,6 +115,7 @@ def test_mail_of_an_account_and_of_a_file_is_stored_once(
     assert subjects() == LETTERS
 
 
+@OUTLOOK
 def test_flags_of_an_account_change_mail_of_a_file(
     server: Dovecot, user: str, tmp_path: Path
 ) -> None:
@@ -132,7 +135,7 @@ def test_flags_of_an_account_change_mail_of_a_file(
     assert subjects() == LETTERS
 
 
-@pytest.mark.parametrize("form", ["pst", "msg", "eml"])
+@pytest.mark.parametrize("form", [PST, "msg", "eml"])
 @pytest.mark.parametrize("is_import_first", [True, False])
 def test_erased_mail_does_not_return(
     server: Dovecot, user: str, tmp_path: Path, form: str, *, is_import_first: bool
@@ -196,11 +199,11 @@ def write_anonymous(folder: Path, form: str, *numbers: int) -> Path:
     return folder
 
 
-FORMS = ["mbox", "eml", "maildir", "html", "msg", "pst"]
+FORMS = ["mbox", "eml", "maildir", "html", "msg", PST]
 
 
 @pytest.mark.parametrize("second", FORMS)
-@pytest.mark.parametrize("first", ["mbox", "msg", "pst"])
+@pytest.mark.parametrize("first", ["mbox", "msg", PST])
 def test_mail_without_a_message_id_is_stored_once(tmp_path: Path, first: str, second: str) -> None:
     run(write_anonymous(tmp_path / "first", first, 2, 3))
     erased = one("messages", subject="Letter 2")
@@ -216,7 +219,7 @@ def test_mail_without_a_message_id_is_stored_once(tmp_path: Path, first: str, se
     assert (latest().created, latest().updated) == (0, 0)
 
 
-@pytest.mark.parametrize("form", ["pst", "msg", "eml"])
+@pytest.mark.parametrize("form", [PST, "msg", "eml"])
 def test_mail_of_an_account_without_a_message_id(
     server: Dovecot, tmp_path: Path, form: str
 ) -> None:
