@@ -22,12 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def details(server: Dovecot, user: str, **values: str) -> Any:
-    entered = {
-        "user": user,
-        "password": PASSWORD,
-        "host": "localhost",
-        "port": str(server.port),
-    }
+    entered = {"user": user, "password": PASSWORD, "host": "localhost", "port": str(server.port)}
     return details_of("imap", **entered | values)
 
 

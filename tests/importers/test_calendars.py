@@ -61,11 +61,7 @@ def test_impossible_events_get_receipts() -> None:
     assert one("events", title="Day that does not exist")["starts_at"] is None
     assert one("events", title="Each thirtieth of February")["start_day"] == "2026-01-01"
     assert one("events", title="Every second for ever")["recurrence"] == "FREQ=SECONDLY"
-    assert {code for code, _ in receipts()} == {
-        "bad_date",
-        "bad_recurrence",
-        "unknown_time_zone",
-    }
+    assert {code for code, _ in receipts()} == {"bad_date", "bad_recurrence", "unknown_time_zone"}
 
 
 def test_all_day_event_ends_on_its_last_day() -> None:

@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 
 from importers.models import ImportReceipt
-from tests.importers.imports import (
-    one,
-    receipts,
-    records,
-    run,
-)
+from tests.importers.imports import one, receipts, records, run
 
 pytestmark = pytest.mark.django_db
 

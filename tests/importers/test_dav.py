@@ -18,13 +18,7 @@ from importers.sources.accounts import list_containers
 from tests.importers.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.importers.imports import one, records, run
 from tests.importers.radicale_server import PASSWORD, Radicale, run_radicale
-from tests.importers.syncing import (
-    account_of,
-    connect_details,
-    details_of,
-    kill_sync,
-    run_sync,
-)
+from tests.importers.syncing import account_of, connect_details, details_of, kill_sync, run_sync
 from tests.importers.test_calendar_feed import calendar, event
 from tests.world import World
 
@@ -301,10 +295,7 @@ def test_removed_calendar_is_named_and_the_others_are_read(server: Radicale, use
 
     problem = account_of(pk).problem
     assert problem is not None
-    assert (problem["code"], problem["detail"]) == (
-        ProblemCode.CONTAINER_MISSING,
-        f"/{user}/home/",
-    )
+    assert (problem["code"], problem["detail"]) == (ProblemCode.CONTAINER_MISSING, f"/{user}/home/")
     assert titles() == ["Dinner", "Meeting", "Talk"]
 
 

@@ -26,9 +26,7 @@ def test_invalid_pdf_is_stored_without_text() -> None:
     assert receipts() == {("no_text", "broken.pdf"), ("not_recognised", "picture.raw")}
 
 
-def test_changed_file_updates_its_record(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_changed_file_updates_its_record(tmp_path_factory: pytest.TempPathFactory) -> None:
     notes = tmp_path_factory.mktemp("x") / "notes"
     notes.mkdir()
     (notes / "a.txt").write_text("before")

@@ -117,9 +117,7 @@ def test_written_messages_are_parsed_unchanged(tmp_path: Path, written: list[Ema
         ]
 
 
-def test_message_after_oversized_message_is_parsed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_message_after_oversized_message_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importers.mail.mailboxes.MESSAGE_MAX_BYTES", 300_000)
     monkeypatch.setattr("importers.mail.mailboxes.BLOCK_BYTES", 1_000)
     line = b"From a@example.org Mon Jan  5 08:30:00 2026\n"

@@ -237,9 +237,7 @@ def test_erased_record_is_not_imported_again() -> None:
     assert not stored.record(where, mail["id"])
 
 
-def test_error_in_one_item_does_not_stop_the_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_error_in_one_item_does_not_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     parse = mailboxes.parse_message
 
     def fail_on_html(raw: bytes, metadata: object) -> object:

@@ -130,13 +130,7 @@ def test_status_says_whose_side_it_is_on(
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "https://",
-        "https://ida:x@a.example/",
-        "ftp://a.example",
-        "https://ü.example",
-    ],
+    "url", ["https://", "https://ida:x@a.example/", "ftp://a.example", "https://ü.example"]
 )
 def test_addresses_with_a_password_or_of_another_kind_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"https|ASCII"):

@@ -15,13 +15,7 @@ from importers.sources.status import status_lines
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.imports import connection, content, one, records, run
 from tests.importers.needs import OCR
-from tests.importers.syncing import (
-    account_of,
-    connect_details,
-    details_of,
-    kill_sync,
-    run_sync,
-)
+from tests.importers.syncing import account_of, connect_details, details_of, kill_sync, run_sync
 from tests.importers.test_text_recognition import SENTENCE, saved
 from tests.importers.webdav_server import PASSWORD, USER, WebdavServer, webdav_server
 
@@ -261,9 +255,7 @@ def listing(*hrefs: str, etag: str = "1", head: str = "") -> bytes:
     return LISTING.format(head=head, responses=responses).encode()
 
 
-def test_unchanged_folder_of_nextcloud_costs_one_request(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unchanged_folder_of_nextcloud_costs_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
     with https_server() as server:
         monkeypatch.setenv("SSL_CERT_FILE", str(server.authority))
         server.pages = {
