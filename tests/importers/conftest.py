@@ -37,6 +37,14 @@ def open_by_size(importer: InstalledImporter, export: Path) -> Iterator[Session]
 LARGE_BYTES = 1_000_000
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the damaged exports of all kinds as slow: twelve for each, two of them of 20 MB."""
+    for item in items:
+        if item.name == "test_damaged_exports_end_with_receipts":
+            item.add_marker("slow")
+
+
 IN_PROCESS = {"test_export_has_records", "test_running_again_changes_nothing"}
 """Tests of the kits of importers and of sources."""
 

@@ -108,6 +108,7 @@ def test_year_of_scans_and_pictures_is_read_as_it_was_written(tmp_path: Path) ->
     assert receipts() == {("text_recognized", name) for name in written}
 
 
+@pytest.mark.slow
 def test_second_import_writes_nothing(tmp_path: Path) -> None:
     export = write(tmp_path, scan_pdf=saved("PDF"), letter_png=saved("PNG"))
     run(export)
@@ -256,6 +257,7 @@ def test_receipts_name_the_missing_extra(tmp_path: Path, monkeypatch: pytest.Mon
     assert [record["title"] for record in records("documents")] == ["scan.pdf"]
 
 
+@pytest.mark.slow
 def test_text_remains_when_the_extra_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +281,7 @@ def test_set_languages_are_used(
     assert receipts() == {(code or "text_recognized", "scan.pdf")}
 
 
+@pytest.mark.slow
 @pytest.mark.subprocess
 def test_hostile_and_empty_pictures_have_receipts(tmp_path: Path) -> None:
     from PIL import Image
@@ -308,6 +311,7 @@ def test_hostile_and_empty_pictures_have_receipts(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.subprocess
 def test_huge_page_of_a_pdf_is_made_smaller(tmp_path: Path) -> None:
     run(write(tmp_path, scan_pdf=saved("PDF", resolution=8)))
@@ -315,6 +319,7 @@ def test_huge_page_of_a_pdf_is_made_smaller(tmp_path: Path) -> None:
     assert records("documents")[0]["text"] == SENTENCE
 
 
+@pytest.mark.slow
 def test_pages_beyond_the_limit_have_a_receipt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
