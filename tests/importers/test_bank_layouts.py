@@ -40,6 +40,7 @@ def test_statement_has_the_bookings_that_a_person_reads(tmp_path: Path, layout: 
         assert not other_side or row[3] == other_side
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_cut_statement_has_no_booking_that_the_whole_one_has_not(
     tmp_path: Path, layout: Layout

@@ -179,6 +179,7 @@ def test_a_later_import_adds_occurrences_and_keeps_the_old_ones(tmp_path: Path) 
     assert (latest().created, latest().updated) == (52, 0)
 
 
+@pytest.mark.slow
 @time_machine.travel("2026-11-22T12:00:00Z", tick=True)
 def test_a_long_invitation_that_repeats_daily_stays_small(tmp_path: Path) -> None:
     attendees = "\n".join(f"ATTENDEE:mailto:guest{n}@example.org" for n in range(100))
@@ -205,6 +206,7 @@ def issue_codes(item: ParsedItem) -> list[str]:
     return [issue.code for issue in item.issues]
 
 
+@pytest.mark.slow
 def test_a_file_of_many_series_has_a_limit_in_total(tmp_path: Path) -> None:
     daily = [f"DTSTART:20100101T{hour:02}0000Z\nRRULE:FREQ=DAILY" for hour in range(14)]
 
@@ -219,6 +221,7 @@ def test_a_file_of_many_series_has_a_limit_in_total(tmp_path: Path) -> None:
     assert limited.records[1].data["start_day"] < "2026-07-01"
 
 
+@pytest.mark.slow
 def test_a_run_of_many_files_has_a_limit_in_total(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

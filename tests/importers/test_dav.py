@@ -100,6 +100,7 @@ def test_calendars_are_found_and_read_with_their_recurring_events(
     assert (report.created, report.is_complete) == (5, True)
 
 
+@pytest.mark.slow
 def test_contacts_are_found_and_follow_changes(server: Radicale, user: str) -> None:
     server.put(user, "people/a.vcf", card("a", "Bea", "EMAIL:bea@mail.example"))
     server.put(user, "people/b.vcf", card("b", "Carl"))
@@ -129,6 +130,7 @@ def test_changes_of_another_program_come_once(server: Radicale, user: str) -> No
     assert titles() == ["Course", "Course", "New", "Supper", "Talk"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_mirror", [False, True])
 def test_deleted_entries_stay_unless_the_owner_chose_mirroring(
     server: Radicale, user: str, tmp_path: Path, is_mirror: bool
@@ -150,6 +152,7 @@ def test_deleted_entries_stay_unless_the_owner_chose_mirroring(
     assert [each.deleted for each in reports] == ([0, 3, 0] if is_mirror else [0, 0, 0])
 
 
+@pytest.mark.slow
 def test_entry_that_moves_to_another_calendar_follows(server: Radicale, user: str) -> None:
     server.add_calendar(user, "work", "At work")
     put(server, user, event("a", "Dinner", WEEKLY))
@@ -164,6 +167,7 @@ def test_entry_that_moves_to_another_calendar_follows(server: Radicale, user: st
     assert [each["calendar"] for each in records("events")] == ["At work"] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_mirror", [False, True])
 def test_forgotten_sync_token_loses_and_doubles_nothing(
     server: Radicale, user: str, is_mirror: bool
@@ -186,6 +190,7 @@ def test_forgotten_sync_token_loses_and_doubles_nothing(
     assert account_of(pk).problem is None
 
 
+@pytest.mark.slow
 def test_imported_and_synced_calendar_has_no_duplicates(
     server: Radicale, user: str, tmp_path: Path
 ) -> None:
@@ -203,6 +208,7 @@ def test_imported_and_synced_calendar_has_no_duplicates(
     assert records("events") == imported
 
 
+@pytest.mark.slow
 def test_imported_and_synced_contacts_have_no_duplicates(
     server: Radicale, user: str, tmp_path: Path
 ) -> None:
@@ -219,6 +225,7 @@ def test_imported_and_synced_contacts_have_no_duplicates(
     assert len(records("contacts")) == 2
 
 
+@pytest.mark.slow
 def test_connection_cut_anywhere_loses_and_doubles_nothing(
     server: Radicale, user: str, proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +252,7 @@ def test_connection_cut_anywhere_loses_and_doubles_nothing(
     assert run_sync(pk).created == 0
 
 
+@pytest.mark.slow
 def test_wrong_password_names_the_side(server: Radicale, user: str) -> None:
     pk = connect(server, user, password="wrong", folders=[f"/{user}/home/"])
 
@@ -256,6 +264,7 @@ def test_wrong_password_names_the_side(server: Radicale, user: str) -> None:
     assert (account_of(pk).due_at - timezone.now()).total_seconds() > 4 * 3600
 
 
+@pytest.mark.slow
 def test_wrong_certificate_gets_no_password(
     server: Radicale, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +276,7 @@ def test_wrong_certificate_gets_no_password(
     assert refused.value.code is ProblemCode.BAD_CERTIFICATE
 
 
+@pytest.mark.slow
 def test_silent_server_is_too_slow(
     server: Radicale, user: str, proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +291,7 @@ def test_silent_server_is_too_slow(
     assert problem["code"] == ProblemCode.TOO_SLOW
 
 
+@pytest.mark.slow
 def test_removed_calendar_is_named_and_the_others_are_read(server: Radicale, user: str) -> None:
     server.add_calendar(user, "work", "At work")
     put(server, user, event("a", "Dinner"))
@@ -299,6 +310,7 @@ def test_removed_calendar_is_named_and_the_others_are_read(server: Radicale, use
     assert titles() == ["Dinner", "Meeting", "Talk"]
 
 
+@pytest.mark.slow
 def test_renamed_calendar_renames_its_events(server: Radicale, user: str) -> None:
     put(server, user, event("a", "Dinner"))
     pk = connect(server, user)
@@ -315,6 +327,7 @@ def test_renamed_calendar_renames_its_events(server: Radicale, user: str) -> Non
     assert one("events")["calendar"] == "Family"
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_killed_run_continues_without_loss_or_duplicate(server: Radicale, user: str) -> None:
     titles_on_server = [f"Event {number:04}" for number in range(900)]
@@ -336,6 +349,7 @@ def test_killed_run_continues_without_loss_or_duplicate(server: Radicale, user: 
     assert titles() == titles_on_server
 
 
+@pytest.mark.slow
 def test_changes_since_shows_what_a_sync_brought_once(
     server: Radicale, user: str, world: World
 ) -> None:

@@ -82,6 +82,7 @@ def test_messages_and_attachments_of_all_usual_folders_are_stored(
     assert (report.created, report.files, report.is_complete) == (4, 1, True)
 
 
+@pytest.mark.slow
 def test_second_sync_reads_what_is_new(server: Dovecot, user: str) -> None:
     server.append(user, message(1))
     pk = connect(server, user)
@@ -120,6 +121,7 @@ def test_flags_and_moves_change_records(server: Dovecot, user: str) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_mirror", [False, True])
 def test_deleted_messages_stay_unless_the_owner_chose_mirroring(
     server: Dovecot, user: str, tmp_path: Path, is_mirror: bool
@@ -143,6 +145,7 @@ def test_deleted_messages_stay_unless_the_owner_chose_mirroring(
     assert run_sync(pk).deleted == 0
 
 
+@pytest.mark.slow
 def test_an_import_since_protects_its_records_from_mirroring(
     server: Dovecot, user: str, tmp_path: Path
 ) -> None:
@@ -161,6 +164,7 @@ def test_an_import_since_protects_its_records_from_mirroring(
     assert subjects() == letters(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_mirror", [False, True])
 def test_renumbered_folder_is_read_again_and_nothing_is_removed(
     server: Dovecot, user: str, is_mirror: bool
@@ -179,6 +183,7 @@ def test_renumbered_folder_is_read_again_and_nothing_is_removed(
     assert SyncedItem.unscoped.filter(connection_id=pk).count() == 5
 
 
+@pytest.mark.slow
 def test_imported_and_synced_mailbox_has_no_duplicates(
     server: Dovecot, user: str, tmp_path: Path
 ) -> None:
@@ -193,6 +198,7 @@ def test_imported_and_synced_mailbox_has_no_duplicates(
     assert subjects() == letters(1, 2, 3)
 
 
+@pytest.mark.slow
 def test_import_keeps_folder_and_flags_that_only_the_account_knows(
     server: Dovecot, user: str, tmp_path: Path
 ) -> None:
@@ -209,6 +215,7 @@ def test_import_keeps_folder_and_flags_that_only_the_account_knows(
     assert latest().created == 0
 
 
+@pytest.mark.slow
 def test_sync_keeps_labels_that_only_an_import_knows(
     server: Dovecot, user: str, tmp_path: Path
 ) -> None:
@@ -227,6 +234,7 @@ def test_sync_keeps_labels_that_only_an_import_knows(
     assert (found["folder"], found["is_read"]) == ("Archive", False)
 
 
+@pytest.mark.slow
 def test_erased_message_stays_erased(server: Dovecot, user: str) -> None:
     server.append(user, message(1), message(2))
     pk = connect(server, user)
@@ -242,6 +250,7 @@ def test_erased_message_stays_erased(server: Dovecot, user: str) -> None:
     assert not SyncedItem.unscoped.filter(record_key=key).exists()
 
 
+@pytest.mark.slow
 def test_connection_cut_anywhere_loses_and_doubles_nothing(
     server: Dovecot, user: str, proxy: CuttingProxy
 ) -> None:
@@ -279,6 +288,7 @@ def _state_is_true(pk: str) -> None:
     assert keys == {each["id"] for each in records("messages")}
 
 
+@pytest.mark.slow
 def test_change_by_another_program_while_we_read(
     server: Dovecot, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +311,7 @@ def test_change_by_another_program_while_we_read(
     assert subjects() == letters(*range(1, 41), 99)
 
 
+@pytest.mark.slow
 def test_wrong_password_names_the_side_and_is_not_tried_again_soon(
     server: Dovecot, user: str
 ) -> None:
@@ -317,6 +328,7 @@ def test_wrong_password_names_the_side_and_is_not_tried_again_soon(
     assert "wrong" not in str(vars(account))
 
 
+@pytest.mark.slow
 def test_wrong_certificate_gets_no_password(
     server: Dovecot, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +343,7 @@ def test_wrong_certificate_gets_no_password(
     assert user not in (server.base / "log").read_text()
 
 
+@pytest.mark.slow
 def test_certificate_of_another_name_is_refused(server: Dovecot, user: str) -> None:
     with pytest.raises(SourceError) as refused:
         list_containers(details(server, user, host="127.0.0.1"), now=timezone.now())
@@ -338,6 +351,7 @@ def test_certificate_of_another_name_is_refused(server: Dovecot, user: str) -> N
     assert refused.value.code is ProblemCode.BAD_CERTIFICATE
 
 
+@pytest.mark.slow
 def test_private_address_needs_the_owners_permission(server: Dovecot, user: str) -> None:
     with pytest.raises(SourceError) as refused:
         list_containers(details(server, user, allows_private=""), now=timezone.now())
@@ -345,6 +359,7 @@ def test_private_address_needs_the_owners_permission(server: Dovecot, user: str)
     assert refused.value.code is ProblemCode.PRIVATE_ADDRESS
 
 
+@pytest.mark.slow
 def test_silent_server_is_too_slow(
     server: Dovecot, user: str, proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,6 +88,7 @@ LETTERS = ["Letter 1", "Letter 2", "Letter 3"]
 PST = pytest.param("pst", marks=OUTLOOK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [PST, "msg", "eml"])
 @pytest.mark.parametrize("is_import_first", [True, False])
 def test_mail_of_an_account_and_of_a_file_is_stored_once(
@@ -115,6 +116,7 @@ def test_mail_of_an_account_and_of_a_file_is_stored_once(
     assert subjects() == LETTERS
 
 
+@pytest.mark.slow
 @OUTLOOK
 def test_flags_of_an_account_change_mail_of_a_file(
     server: Dovecot, user: str, tmp_path: Path
@@ -135,6 +137,7 @@ def test_flags_of_an_account_change_mail_of_a_file(
     assert subjects() == LETTERS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [PST, "msg", "eml"])
 @pytest.mark.parametrize("is_import_first", [True, False])
 def test_erased_mail_does_not_return(
@@ -219,6 +222,7 @@ def test_mail_without_a_message_id_is_stored_once(tmp_path: Path, first: str, se
     assert (latest().created, latest().updated) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [PST, "msg", "eml"])
 def test_mail_of_an_account_without_a_message_id(
     server: Dovecot, tmp_path: Path, form: str

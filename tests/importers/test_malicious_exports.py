@@ -254,6 +254,7 @@ def test_messages_with_malicious_headers_are_imported(tmp_path: Path) -> None:
     } | {"in a file"}
 
 
+@pytest.mark.slow
 @pytest.mark.subprocess
 def test_slow_tnef_file_is_stopped_after_five_seconds(tmp_path: Path) -> None:
     properties = struct.pack("<I", 0x7FFFFFFF) + b"\x03\x00\x01\x00" * 5
@@ -322,6 +323,7 @@ def test_unusual_telegram_values_are_imported(tmp_path: Path) -> None:
     assert one("conversations")["name"] == "A\ufffdB"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "code"), [("[" * 20_000, "malformed"), ('"' + "x" * 9_000_000, "too_large")]
 )
@@ -407,6 +409,7 @@ def test_malicious_events_do_not_affect_other_events(tmp_path: Path) -> None:
     assert {record["title"] for record in records("events")} == {f"e{n}" for n in (*range(7), 8, 9)}
 
 
+@pytest.mark.slow
 def test_size_of_a_recurring_event_is_limited(tmp_path: Path) -> None:
     event = "DTSTART:20150101T000000Z\nRRULE:FREQ=DAILY\nDESCRIPTION:" + "x" * 900_000
     path = put(tmp_path / "a.ics", calendar(event))
@@ -481,6 +484,7 @@ def test_invalid_amounts_get_receipts(tmp_path: Path, amount: str) -> None:
 STEPS = '<Record type="HKQuantityTypeIdentifierStepCount" sourceName="My Watch" startDate="2026-01-05 08:30:00 +0100" endDate="2026-01-05 08:31:00 +0100" value="7"/>'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "code"),
     [
@@ -505,6 +509,7 @@ def test_malicious_health_export_uses_bounded_memory(
     assert {code for code, _ in receipts()} == ({code} if code else set())
 
 
+@pytest.mark.slow
 def test_message_with_very_many_lines_is_truncated(tmp_path: Path) -> None:
     chat = "05.01.26, 08:30 - A: hi\n14.01.26, 08:30 - A: ho\n" + "x\n" * 300_000
     path = put(tmp_path / "WhatsApp Chat with A.txt", chat + "15.01.26, 08:30 - A: last\n")

@@ -179,7 +179,7 @@ FORMS = ["mbox", "eml", "emlx", "maildir", "msg", "pst"]
 
 @OUTLOOK
 @pytest.mark.django_db
-@pytest.mark.parametrize("first", FORMS)
+@pytest.mark.parametrize("first", ["mbox", "pst"])
 def test_erased_mail_does_not_return_in_another_form(tmp_path: Path, first: str) -> None:
     messages = [with_files(mail()), mail(message_id="<2@example.org>")]
     run(write_form(tmp_path / first, first, messages))

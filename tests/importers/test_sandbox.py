@@ -148,8 +148,13 @@ def test_importer_gets_no_environment_and_a_private_folder(
     assert sorted(texts().values()) == ["False", "['LC_ALL', 'TMPDIR']", "[]"]
 
 
+def slow(*values: str) -> list[Any]:
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
 @pytest.mark.parametrize(
-    "crash", ["os._exit(1)", "os.abort()", "[bytes(10**8) for _ in range(99)]", "'x' * 10**10"]
+    "crash",
+    ["os._exit(1)", *slow("os.abort()", "[bytes(10**8) for _ in range(99)]", "'x' * 10**10")],
 )
 def test_item_that_ends_the_process_has_a_receipt_and_the_others_are_imported(
     install: Install, mood: Callable[..., Path], crash: str
@@ -175,7 +180,9 @@ def test_item_that_never_ends_has_a_receipt_and_the_others_are_imported(
     assert "silent for too long" in receipt.detail
 
 
-@pytest.mark.parametrize("code", ["1 / 0", "import os; os._exit(1)", "MOOD = None", "print("])
+@pytest.mark.parametrize(
+    "code", ["1 / 0", *slow("import os; os._exit(1)", "MOOD = None", "print(")]
+)
 def test_broken_package_does_not_stop_ours(install: Install, tmp_path: Path, code: str) -> None:
     install(code=code)
     folder = tmp_path / "export"
@@ -191,8 +198,8 @@ def test_broken_package_does_not_stop_ours(install: Install, tmp_path: Path, cod
 
 @pytest.mark.parametrize(
     "sample",
-    ["1 / 0", "__import__('os')._exit(1)", "[1]", "FileSample(file='x', header=7)",
-     "[FileSample(file='x', rows=[['y'] * 99] * 99)]"],
+    ["1 / 0", *slow("__import__('os')._exit(1)", "[1]", "FileSample(file='x', header=7)",
+                    "[FileSample(file='x', rows=[['y'] * 99] * 99)]")],
 )  # fmt: skip
 def test_importer_with_a_broken_sample_is_previewed(
     install: Install, mood: Callable[..., Path], sample: str

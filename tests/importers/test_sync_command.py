@@ -56,6 +56,7 @@ def test_command_connects_and_syncs(server: Dovecot, monkeypatch: pytest.MonkeyP
     assert PASSWORD.encode() not in bytes(SourceAccount.unscoped.get().credential or b"")
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_command_says_what_is_wrong(server: Dovecot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("wrong\n"))
@@ -67,6 +68,7 @@ def test_command_says_what_is_wrong(server: Dovecot, monkeypatch: pytest.MonkeyP
     assert not SourceAccount.unscoped.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_paused_connection_and_removed_password_are_not_read(server: Dovecot) -> None:
     pk = connect(server, USER)
@@ -83,6 +85,7 @@ def test_paused_connection_and_removed_password_are_not_read(server: Dovecot) ->
         sync_command(pk)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_credential_is_bound_to_its_connection_and_survives_a_new_key(
     server: Dovecot, settings: Any
@@ -101,6 +104,7 @@ def test_credential_is_bound_to_its_connection_and_survives_a_new_key(
         account_store.open_credential(moved)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_erased_connection_leaves_no_account(server: Dovecot) -> None:
     server.append(USER, message(1))
@@ -113,6 +117,7 @@ def test_erased_connection_leaves_no_account(server: Dovecot) -> None:
     assert not SyncedItem.unscoped.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_background_worker_reads_what_is_due(server: Dovecot) -> None:
     server.append(USER, message(1))
@@ -129,6 +134,7 @@ def test_background_worker_reads_what_is_due(server: Dovecot) -> None:
     assert list(account_store.due_accounts(now=timezone.now())) == []
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_killed_run_continues_without_loss_or_duplicate(server: Dovecot) -> None:
     server.fill(USER, messages(range(1_500)))

@@ -57,6 +57,7 @@ def test_chosen_folders_are_documents_with_their_files(server: WebdavServer) -> 
     assert content(beans["blob_ref"]) == b"# Beans\nSow in May."
 
 
+@pytest.mark.slow
 def test_files_of_other_kinds_are_counted_by_kind(server: WebdavServer) -> None:
     for name in ("a.mp4", "x/b.MP4", "c.zip", "no suffix", "d.what-is-this", ".hidden.mp4"):
         server.write(f"Notes/{name}", b"x")
@@ -75,6 +76,7 @@ def test_files_of_other_kinds_are_counted_by_kind(server: WebdavServer) -> None:
     assert paths() == ["Notes/a.txt"]
 
 
+@pytest.mark.slow
 @OCR
 def test_scans_and_pictures_have_their_text_once_the_extra_is_installed(
     server: WebdavServer, monkeypatch: pytest.MonkeyPatch
@@ -114,6 +116,7 @@ def test_only_changed_files_are_read_again(server: WebdavServer) -> None:
     assert (idle.created, idle.updated, idle.unchanged) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_imported_folder_and_its_server_make_the_same_records(server: WebdavServer) -> None:
     moment = 1_767_600_000
     for path in (server.write("Notes/x/a.md", "# A\n#tag"), server.write("b.txt", "b")):
@@ -129,6 +132,7 @@ def test_imported_folder_and_its_server_make_the_same_records(server: WebdavServ
     assert (report.created, report.updated, report.unchanged, report.files) == (0, 0, 2, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_mirror", [False, True])
 def test_deleted_files_stay_unless_the_owner_chose_mirroring(
     server: WebdavServer, *, is_mirror: bool
@@ -146,6 +150,7 @@ def test_deleted_files_stay_unless_the_owner_chose_mirroring(
     assert paths() == [*gone, "Notes/b.txt", "Notes/c.txt"]
 
 
+@pytest.mark.slow
 def test_missing_folder_is_named_and_the_others_are_read(server: WebdavServer) -> None:
     server.write("Notes/a.txt", "a")
     server.write("Work/b.txt", "b")
@@ -163,6 +168,7 @@ def test_missing_folder_is_named_and_the_others_are_read(server: WebdavServer) -
     assert (problem["code"], problem["detail"]) == (ProblemCode.CONTAINER_MISSING, "Notes")
 
 
+@pytest.mark.slow
 def test_wrong_password_is_refused_at_once_and_later(server: WebdavServer) -> None:
     with pytest.raises(SourceError) as raised:
         connect_details(details(server, password="wrong"))
@@ -175,6 +181,7 @@ def test_wrong_password_is_refused_at_once_and_later(server: WebdavServer) -> No
     assert raised.value.code == problem["code"] == ProblemCode.PASSWORD_REFUSED
 
 
+@pytest.mark.slow
 def test_server_that_asks_for_digest_gets_no_password_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +203,7 @@ def test_server_that_asks_for_digest_gets_no_password_after_it(
         assert raised.value.code is ProblemCode.PASSWORD_REFUSED
 
 
+@pytest.mark.slow
 def test_connection_cut_anywhere_loses_and_doubles_nothing(server: WebdavServer) -> None:
     names = [f"Notes/{number % 3}/{number}.txt" for number in range(12)]
     for name in names:
@@ -213,6 +221,7 @@ def test_connection_cut_anywhere_loses_and_doubles_nothing(server: WebdavServer)
     assert all(one("documents", path=name)["text"].startswith("this is") for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_killed_run_continues_without_loss_or_duplicate(server: WebdavServer) -> None:
     names = [f"Notes/{number % 10}/{number}.txt" for number in range(100)]
@@ -231,6 +240,7 @@ def test_killed_run_continues_without_loss_or_duplicate(server: WebdavServer) ->
     assert paths() == sorted(names)
 
 
+@pytest.mark.slow
 def test_large_file_is_left_out_with_a_note(server: WebdavServer) -> None:
     with server.write("Notes/a.txt", "").open("wb") as file:
         file.truncate(70 * 1024 * 1024)
@@ -255,6 +265,7 @@ def listing(*hrefs: str, etag: str = "1", head: str = "") -> bytes:
     return LISTING.format(head=head, responses=responses).encode()
 
 
+@pytest.mark.slow
 def test_unchanged_folder_of_nextcloud_costs_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
     with https_server() as server:
         monkeypatch.setenv("SSL_CERT_FILE", str(server.authority))
@@ -270,6 +281,7 @@ def test_unchanged_folder_of_nextcloud_costs_one_request(monkeypatch: pytest.Mon
     assert [(method, path) for method, path, _ in server.requests] == [("PROPFIND", "/dav/")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "code"),
     [
@@ -291,6 +303,7 @@ def test_hostile_listing_is_refused(
     assert raised.value.code is code
 
 
+@pytest.mark.slow
 def test_listing_names_nothing_outside_of_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     with https_server() as server:
         monkeypatch.setenv("SSL_CERT_FILE", str(server.authority))
