@@ -1,9 +1,10 @@
 # make run    serve this installation on http://127.0.0.1:8000
-# make test   run the tests in a separate database unless DATABASE_URL is set; ARGS goes to
-#             pytest: make test ARGS="-n0 -k set_up"
-# make slow   run the tests that make test leaves out: the proxies that we ship, several servers, upgrades
-#             of PostgreSQL, floods, relevance in all modes, the benchmark, accessibility
-# make fast   run the tests that start no server, browser or process, except the longest
+# make test   run the tests of a few minutes in a separate database unless DATABASE_URL is set; ARGS goes
+#             to pytest: make test ARGS="-n0 -k set_up". Tests of what is not installed are skipped.
+# make test-all  run these and the slow tests, with all extras: servers, proxies, browsers, upgrades of
+#             PostgreSQL, relevance, accessibility. Leaves out only make faults
+# make test-tools  install Debian's programs that some tests need, as root or with sudo
+# make nightly  run make test-all, then on PostgreSQL 15, and make non-interference, mutants, faults, audit
 # make mutants  change the access rules in small ways, and report the changes that no test notices;
 #             ARGS="tokens gate" selects modules, ARGS=--sample few changes (bench/mutants.py)
 # make check  run all static checks
@@ -21,8 +22,7 @@
 # make conformance  run the official MCP conformance suite against a demo installation
 # make hosts  sign in with Claude Code, Codex, Gemini CLI, OpenCode and mcp-remote from their packages, and
 #             print what their models see; needs chromium; ARGS selects: make hosts ARGS="Codex"
-# make sign-in  install Node, the TypeScript SDK and axe-core, so that make test also signs in with them and
-#             make slow looks for faults of accessibility
+# make sign-in  install Node, the TypeScript SDK and axe-core for tests; make test-all does
 # make relevance  run the judged queries and print the scores; ARGS="--json FILE" writes them
 # make agent-eval   answer the demo questions with scripted agents, and count calls and bytes
 # make bench  load 10,000 records, serve them, and measure each kind of request against a baseline;
@@ -46,7 +46,7 @@ TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs ev
 # Without bytecode, each process of the tests compiles the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook relevance s3 semantic run sign-in sync-large telemetry test slow fast mutants check check-code check-types check-django check-files format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook relevance s3 semantic run sign-in sync-large telemetry test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -55,11 +55,19 @@ run: .venv/runtime
 test: .venv/development
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
-fast: .venv/development
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not starter and not long and not slow" $(ARGS)
+test-all: .venv/extras-tests var/sign-in/installed
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not faults" $(ARGS)
 
-slow: .venv/development
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "slow and not faults" $(ARGS)
+test-tools:
+	.ci/install-tools
+
+nightly: .venv/extras-tests
+	$(MAKE) test-all
+	.ci/postgres-15
+	$(MAKE) non-interference
+	$(MAKE) mutants ARGS=--sample
+	$(MAKE) faults
+	$(MAKE) audit
 
 mutants: .venv/mutation
 	$(BIN)/python -m bench.mutants $(ARGS)
@@ -67,13 +75,13 @@ mutants: .venv/mutation
 # CI runs these four in parallel.
 check: check-code check-types check-django check-files
 
-check-code: .venv/development
+check-code: .venv/extras-tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 
-check-types: .venv/development
+check-types: .venv/extras-tests
 	$(BIN)/mypy
 
 check-django: .venv/development
@@ -89,13 +97,13 @@ check-files: .venv/development
 audit: .venv/audit
 	$(BIN)/python -m bench.audit
 
-coverage: .venv/development
+coverage: .venv/extras-tests
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n auto --dist worksteal -m "not faults" $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-faults: .venv/development
+faults: .venv/extras-tests
 	$(BIN)/python -m pytest -n0 -p no:randomly -m faults tests/faults $(ARGS)
 
 non-interference: export HIDDEN_CHANGES ?= 10000
@@ -185,8 +193,12 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-s3.txt
 	touch $@
 
-.venv/development: pyproject.toml .venv/s3 .venv/semantic .venv/telemetry .venv/ocr .venv/office .venv/outlook
+.venv/development: pyproject.toml .venv/runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	touch $@
+
+.venv/extras-tests: .venv/development .venv/s3 .venv/semantic .venv/telemetry .venv/ocr .venv/office .venv/outlook
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group extras-tests
 	touch $@
 
 .venv/mutation: pyproject.toml .venv/development

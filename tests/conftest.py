@@ -5,7 +5,6 @@ import io
 import os
 import sys
 from collections.abc import Generator, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +21,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
 from tests.distributed import cluster
+from tests.tools import needs_extra
 
 if TYPE_CHECKING:
     from tests.arranged import Arranged
@@ -36,102 +36,22 @@ hypothesis_settings.load_profile("pdpp")
 
 
 ASKING = {"db", "transactional_db", "live_server"}
-TESTS = Path(__file__).parent
-STARTERS = {
-    "": ["bench", "browser", "deploy", "events", "faults", "distributed"],
-    "cli": ["test_remote_mcp.py", "test_search.py"],
-    "demo": ["test_records.py"],
-    "importers": [
-        "test_calendar_feed.py", "test_databases.py", "test_dav.py", "test_dav_servers.py", "test_feeds.py", "test_imap.py",
-        "test_importer_kit.py", "test_mail_twins.py", "test_malicious_exports.py", "test_mirroring.py", "test_outlook.py",
-        "test_sandbox.py", "test_source_http.py", "test_source_kit.py", "test_source_sandbox.py",
-        "test_sync_changes.py", "test_sync_command.py", "test_text_recognition.py", "test_tracks.py", "test_watches.py", "test_webdav_files.py",
-    ],
-    "mcp_adapter": ["test_stdio.py"],
-    "operations": [
-        "test_access_log.py", "test_backup.py", "test_backup_schedule.py", "test_doctor.py", "test_embedded_postgres.py",
-        "test_erasing_killed.py", "test_health.py", "test_metrics.py",
-        "test_nothing_personal_in_the_log.py", "test_notifications.py", "test_session_store.py",
-        "test_telemetry.py",
-    ],
-    "owner": [
-        "consent/test_python_sdk.py", "consent/test_typescript_sdk.py", "pages/test_imports.py",
-        "pages/test_account_sign_in.py", "pages/test_live_accounts.py", "pages/test_notifications.py",
-        "pages/test_record_html.py",
-    ],
-    "pdpp_site": [
-        "test_connections.py", "test_environment.py", "test_headers.py", "test_mcp_stdio.py",
-        "test_request_bodies.py", "test_run.py", "test_settings.py", "test_site.py",
-        "test_proxy_sign_in.py", "test_turns_of_callers.py", "test_waits.py", "test_wsgi_bridge.py",
-    ],
-    "write": ["test_killed.py", "test_memory.py"],
-}  # fmt: skip
-"""Tests that may start a server, a browser or a process. `make fast` leaves them out."""
-LONG = {
-    "access": ["test_plans.py"],
-    "api": ["test_changes_model.py", "test_search_at_scale.py"],
-    "importers": [
-        "test_bank_across_formats.py", "test_bank_glued.py", "test_bank_layouts.py", "test_bank_years.py",
-        "test_calendar_series.py", "test_demo_year.py", "test_habits.py", "test_import_totals.py",
-        "test_outlook.py", "test_takeout.py", "test_text_recognition.py",
-    ],
-    "operations": ["test_backup.py", "test_backup_schedule.py"],
-    "pdpp_site": ["test_hostile_input.py"],
-    "search": ["test_verifier.py", "test_work.py"],
-    "write": ["test_against_a_model.py", "test_migrations.py"],
-}  # fmt: skip
-"""Years of records, hostile texts, plans, models and restores: many seconds a file.
-
-They start first, and `make fast` leaves them out.
-"""
-FIRST = ["slow", "long"]
-STARTER_PATHS, LONG_PATHS = (
-    {TESTS / folder / name for folder, names in files.items() for name in names}
-    for files in (STARTERS, LONG)
-)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """Mark tests by database, by what they may start, and by length. Slow and long tests come first."""
+    """Mark tests by database. Slow tests come first, so that the run does not wait for them at the end."""
     for item in items:
         if ASKING & {*getattr(item, "fixturenames", ())} or item.get_closest_marker("django_db"):
             item.add_marker("database")
-        if STARTER_PATHS & {item.path, *item.path.parents}:
-            item.add_marker("starter")
-        if item.path in LONG_PATHS:
-            item.add_marker("long")
     yield
-    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in FIRST])
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_collection_finish() -> None:
     """Exclude thousands of tests and modules from garbage collection, a twelfth of a test's CPU."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(autouse=True)
-def _refuse_starts(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Refuse servers and processes in a test without the marker, so that `make fast` stays fast."""
-    if request.node.get_closest_marker("starter") is not None:
-        yield
-        return
-    _refusing.append(request.node.nodeid)
-    yield
-    _refusing.pop()
-
-
-_refusing: list[str] = []
-
-
-def _audit(event: str, arguments: tuple[object, ...]) -> None:
-    if event in START_EVENTS and _refusing:
-        raise AssertionError(f"add {_refusing[0]} to STARTERS in tests/conftest.py: {event}")
-
-
-START_EVENTS = {"os.fork", "os.posix_spawn", "socket.bind", "subprocess.Popen"}
-sys.addaudithook(_audit)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -276,6 +196,7 @@ def committed(_cast: "Arranged[World]", transactional_db: None) -> "World":
 @pytest.fixture
 def embedded(world: "World") -> "World":
     """The same with vectors for its records."""
+    pytest.importorskip("wordllama", reason=needs_extra("semantic"))
     if not world.embed():
         pytest.skip(WITHOUT_VECTORS)
     return world

@@ -343,7 +343,6 @@ def noted(world: World) -> World:
     return world
 
 
-@pytest.mark.long
 @settings(
     max_examples=max(8, CHANGES // CHANGES_PER_EXAMPLE),
     deadline=None,

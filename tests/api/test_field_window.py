@@ -206,7 +206,6 @@ def test_a_window_without_a_field_is_charged_one_call(world: World, record: str)
     assert (unnamed.status, unnamed.error["code"]) == (400, "invalid_field_path")
 
 
-@pytest.mark.long
 def test_forms_of_a_word_are_searched_with_bounded_work(world: World) -> None:
     hostile = "1.5-2/3 " * (UNITS_PER_TEXT // 4)
     for key, text in (("h", f"{hostile}unicorn"), ("i", f"unicorn {hostile}")):

@@ -15,8 +15,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-PROGRAMS = ("chromium", "chromedriver")
-MISSING = [each for each in PROGRAMS if shutil.which(each) is None]
 PHONE, DESKTOP = (390, 844), (1200, 900)
 SECONDS = 60
 """Maximum wait for a page on a busy machine."""

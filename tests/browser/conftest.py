@@ -8,7 +8,8 @@ import pytest
 from django.db import connection
 from selenium.webdriver import Chrome
 
-from tests.browser.chromium import DESKTOP, MISSING, POLL, SECONDS, chromium, resize
+from tests.browser.chromium import DESKTOP, POLL, SECONDS, chromium, resize
+from tests.tools import require_program
 
 if TYPE_CHECKING:
     from tests.world import World
@@ -24,8 +25,8 @@ AND state <> 'idle'
 @pytest.fixture(scope="session")
 def _browser(django_db_setup: None) -> Iterator[Chrome]:
     """Quits before the test database is dropped: its open connections keep threads of the server."""
-    if MISSING:
-        pytest.skip(f"not installed: {', '.join(MISSING)}")
+    for name in ("chromium", "chromedriver"):
+        require_program(name)
     with chromium() as driver:
         yield driver
 

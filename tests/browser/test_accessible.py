@@ -26,7 +26,7 @@ from tests.pdpp_site.test_hostile_input import path, routes
 from tests.world import World
 
 slow = pytest.mark.slow
-has_axe = pytest.mark.skipif(not axe.SCRIPT.exists(), reason="axe-core is missing: make sign-in")
+has_axe = pytest.mark.skipif(not axe.SCRIPT.exists(), reason="needs axe-core: make sign-in")
 
 
 @pytest.fixture

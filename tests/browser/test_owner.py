@@ -33,8 +33,6 @@ from tests.browser.chromium import (
 from tests.browser.conftest import PASSWORD
 from tests.world import BANK, World
 
-pytestmark = pytest.mark.long  # and on one worker, with one Chromium
-
 CHOOSE_ENVELOPE = """
 window.stays = true;
 window.scrollTo({top: 300, behavior: "instant"});

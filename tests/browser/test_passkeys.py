@@ -13,8 +13,6 @@ from tests.browser.chromium import fill, press, wait_for
 from tests.browser.conftest import PASSWORD
 from tests.world import World
 
-pytestmark = pytest.mark.long  # and on one worker, with one Chromium
-
 PAGE = "/admin/auth/user/second-factor/"
 
 

@@ -27,8 +27,6 @@ from tests.browser.chromium import (
 from tests.browser.test_owner import sign_in
 from tests.world import BANK, CHAT, PERSONAL, World
 
-pytestmark = pytest.mark.long
-
 RAN = "document.body.id='ran'"
 PAGES = (
     "/",

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import pwd
-import shutil
 import socket
 import ssl
 import subprocess
@@ -13,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
-import pytest
 
 from tests.deploy.shipped import text
 from tests.operations.proxy import self_signed
 from tests.pdpp_site.web import free_port
+from tests.tools import require_program
 
 NGINX = """
 daemon off;
@@ -70,7 +69,7 @@ Shipped = Callable[[Path, Ports, Sequence[int]], list[str]]
 
 
 def nginx(home: Path, chosen: Ports, upstreams: Sequence[int]) -> list[str]:
-    program = _program("nginx", also="/usr/sbin")
+    program = require_program("nginx")
     servers = "".join(f"server 127.0.0.1:{port};" for port in upstreams)
     changed = {
         "listen 80;\n    listen [::]:80;": f"listen 127.0.0.1:{chosen.http};",
@@ -89,7 +88,7 @@ def nginx(home: Path, chosen: Ports, upstreams: Sequence[int]) -> list[str]:
 
 
 def caddy(home: Path, chosen: Ports, upstreams: Sequence[int]) -> list[str]:
-    program = _program("caddy")
+    program = require_program("caddy")
     ours = f"{chosen.url} {{\n\ttls {home}/both.pem {home}/both.pem"
     changed = {
         "{\n\tservers {": f"{{\n\tadmin off\n\thttp_port {chosen.http}\n\tservers {{",
@@ -98,13 +97,6 @@ def caddy(home: Path, chosen: Ports, upstreams: Sequence[int]) -> list[str]:
     }
     (home / "Caddyfile").write_text(text("caddy/Caddyfile", changed))
     return [program, "run", "--config", f"{home}/Caddyfile", "--adapter", "caddyfile"]
-
-
-def _program(name: str, *, also: str = "") -> str:
-    found = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], also]))
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import pwd
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -11,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
-
 from tests.deploy.shipped import text
 from tests.pdpp_site.web import free_port
+from tests.tools import require_program
 
 FEW = 4
 """So few that servers must share them."""
@@ -23,9 +21,7 @@ FEW = 4
 @contextlib.contextmanager
 def pgbouncer(url: str) -> Iterator[str]:
     """PgBouncer in front of a database that listens on a socket; its own URL."""
-    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
-    if program is None:
-        pytest.skip("pgbouncer is not installed")
+    program = require_program("pgbouncer")
     parts, port = urlsplit(url), free_port()
     [directory], name = parse_qs(parts.query)["host"], parts.path.strip("/")
     # It refuses to run as root, and the socket may be private to the account of the database.

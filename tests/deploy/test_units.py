@@ -1,7 +1,6 @@
 """The shipped units of systemd: what they start runs and stops as they say."""
 
 import http.client
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from operations.postgres.server import EmbeddedPostgres
 from tests.deploy.servers import own_var, started
 from tests.deploy.shipped import DEPLOY, environment_file, parsed, unit, unit_text
 from tests.pdpp_site.web import free_port
+from tests.tools import require_program
 
 UNITS = ("pdpp.service", "pdpp@.service")
 MOST_EXPOSED = 20
@@ -38,8 +38,7 @@ def test_the_service_starts_with_its_own_database_and_stops_it() -> None:
 
 @pytest.mark.parametrize("name", UNITS)
 def test_systemd_finds_nothing_wrong_and_little_exposed(name: str, tmp_path: Path) -> None:
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd-analyze is not installed")
+    require_program("systemd-analyze")
     file = tmp_path / name
     file.write_text(unit_text(name, var=tmp_path))
 

@@ -9,7 +9,6 @@ from tests.pdpp_site.installation import installed, running
 from tests.pdpp_site.living import cast_in
 
 
-@pytest.mark.long
 def test_nothing_is_lost_and_nothing_unrecorded_when_the_server_is_killed_under_load() -> None:
     """The short form of what follows, with every other test."""
     with installed() as installation:

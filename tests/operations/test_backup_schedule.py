@@ -13,7 +13,6 @@ import pytest
 import time_machine
 from django.conf import settings as django_settings
 from django.db import connection
-from moto.server import ThreadedMotoServer
 
 from evidence.models.accounts import Owner
 from evidence.write.sealed_values import SealedError
@@ -31,6 +30,7 @@ from operations.backup.keys import RecoveryKey, fingerprint, read_header
 from operations.backup.models import BackupCopy, BackupPlan
 from operations.notifications.delivery import current_notices
 from operations.notifications.models import NotificationKind
+from tests.tools import needs_extra
 from tests.world import World
 
 KEY = RecoveryKey(b"0123456789abcdef")
@@ -383,7 +383,9 @@ def test_waiting_drill_stores_the_secret_of_one_file_and_no_other(
 @pytest.fixture(scope="module")
 def store_server() -> Iterator[SimpleNamespace]:
     """Serve the protocol of Amazon S3 on this machine, with one bucket."""
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    boto3 = pytest.importorskip("boto3", reason=needs_extra("s3"))
+    moto = pytest.importorskip("moto.server", reason="needs moto: make test-all")
+    server = moto.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     settings = {
@@ -394,8 +396,6 @@ def store_server() -> Iterator[SimpleNamespace]:
         "access_key": "access",
         "allows_private": True,
     }
-    import boto3
-
     client = boto3.client(
         "s3", endpoint_url=settings["url"], region_name="us-east-1",
         aws_access_key_id="access", aws_secret_access_key="secret",

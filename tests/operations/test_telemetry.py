@@ -5,20 +5,15 @@ import json
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import CommandError, call_command
 from django.db import connections
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from operations import otel_tracer, tracer
-from operations.otel_tracer import OtelTracer
+from operations import tracer
 from operations.tracer import NULL_TRACER
 from pdpp_site import mcp_endpoints
 from pdpp_site.asgi_app import AsgiApp
@@ -26,7 +21,16 @@ from tests.operations.collecting import collecting
 from tests.pdpp_site.living import MCP_HEADERS
 from tests.pdpp_site.test_site import django as answering
 from tests.pdpp_site.web import Web, free_port, served
+from tests.tools import needs_extra
 from tests.world import World
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+otel_tracer = pytest.importorskip("operations.otel_tracer", reason=needs_extra("telemetry"))
+memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -42,8 +46,8 @@ def django(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
 
 
 @contextlib.contextmanager
-def traced(exporter: SpanExporter, application: Any = django) -> Iterator[Web]:
-    told = OtelTracer(exporter)
+def traced(exporter: "SpanExporter", application: Any = django) -> Iterator[Web]:
+    told = otel_tracer.OtelTracer(exporter)
     site = AsgiApp(application=application, endpoint=mcp_endpoints.endpoint(spans=told), spans=told)
     with served(site) as web:
         yield web
@@ -61,13 +65,13 @@ def called(web: Web, bearer: str, tool: str, *, meta: Any = None, **arguments: A
         return json.loads(connection.getresponse().read())
 
 
-def by_name(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
+def by_name(exporter: "InMemorySpanExporter") -> "dict[str, ReadableSpan]":
     """Return received spans by name, after the server has stopped."""
     return {span.name: span for span in exporter.get_finished_spans()}
 
 
 def test_request_span_has_route_method_and_status() -> None:
-    exporter = InMemorySpanExporter()
+    exporter = memory.InMemorySpanExporter()
 
     with traced(exporter, answering) as web:
         web.get(f"/v1/streams/{MARK}/records/{MARK}?q={MARK}")
@@ -88,7 +92,7 @@ def test_request_span_has_route_method_and_status() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_tool_span_is_a_child_of_its_request() -> None:
     bearer = World.build().tokens["dora@mcp"]
-    exporter = InMemorySpanExporter()
+    exporter = memory.InMemorySpanExporter()
 
     with traced(exporter) as web:
         assert not called(web, bearer, "search", q=MARK)["result"]["isError"]
@@ -115,7 +119,7 @@ def test_tool_span_is_a_child_of_its_request() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_trace_ids_are_continued_without_client_values() -> None:
     bearer = World.build().tokens["dora@mcp"]
-    exporter = InMemorySpanExporter()
+    exporter = memory.InMemorySpanExporter()
     told_by_agent = {
         "traceparent": f"00-{TRACE[::-1]}-{SPAN}-01",
         "tracestate": f"v={MARK}",
@@ -147,8 +151,8 @@ def test_failure_is_marked_without_its_message() -> None:
     def failing(environ: Any, start_response: Any) -> Any:
         raise RuntimeError(MARK)
 
-    exporter = InMemorySpanExporter()
-    told = OtelTracer(exporter)
+    exporter = memory.InMemorySpanExporter()
+    told = otel_tracer.OtelTracer(exporter)
     with served(AsgiApp(application=failing, endpoint=mcp_endpoints.endpoint(), spans=told)) as web:
         assert web.get("/v1/schema").status == 500
 
@@ -159,8 +163,8 @@ def test_failure_is_marked_without_its_message() -> None:
 
 def test_unreachable_collector_does_not_affect_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otel_tracer, "CLOSE_SECONDS", 0.2)
-    nowhere = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{free_port()}/v1/traces")
-    told = OtelTracer(nowhere)
+    nowhere = otel_tracer.OTLPSpanExporter(endpoint=f"http://127.0.0.1:{free_port()}/v1/traces")
+    told = otel_tracer.OtelTracer(nowhere)
 
     with served(
         AsgiApp(application=answering, endpoint=mcp_endpoints.endpoint(), spans=told)

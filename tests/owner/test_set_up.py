@@ -151,7 +151,6 @@ def test_the_command_prints_a_link_that_works(client: Client) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.long
 def test_many_set_up_forms_at_once_are_all_answered() -> None:
     token = setup.create_link(timezone.now())
 

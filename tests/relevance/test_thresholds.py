@@ -31,7 +31,6 @@ def embedded(token: str) -> str:
     return token
 
 
-@pytest.mark.long
 def test_lexical_search_reaches_the_thresholds(token: str) -> None:
     queries = judged.load()
     scores = engines.score(engines.rest(token, mode="lexical"), queries)

@@ -9,6 +9,7 @@ from pytest_django.fixtures import Settings
 from typing_extensions import override
 
 from evidence.search.embedding import Embedder, Vector, WordLlama, configured_embedder
+from tests.tools import needs_extra
 
 
 class Letters(Embedder):
@@ -30,12 +31,20 @@ class Unknown(Letters):
     needs = ("no_such_package_anywhere",)
 
 
+@pytest.fixture
+def model() -> WordLlama:
+    pytest.importorskip("wordllama", reason=needs_extra("semantic"))
+    return WordLlama()
+
+
 def test_setting_names_the_embedder_class(settings: Settings) -> None:
     settings.PDPP_EMBEDDER = f"{__name__}.Letters"
     assert isinstance(configured_embedder(), Letters)
 
 
-def test_earlier_path_of_the_default_class_still_works(settings: Settings) -> None:
+def test_earlier_path_of_the_default_class_still_works(
+    model: WordLlama, settings: Settings
+) -> None:
     settings.PDPP_EMBEDDER = "evidence.embedding.wordllama.WordLlama"
     assert isinstance(configured_embedder(), WordLlama)
 
@@ -50,8 +59,7 @@ def test_embedder_without_its_packages_is_disabled(settings: Settings) -> None:
     assert configured_embedder() is None
 
 
-def test_vectors_are_normalized_and_independent_of_the_batch() -> None:
-    model = WordLlama()
+def test_vectors_are_normalized_and_independent_of_the_batch(model: WordLlama) -> None:
     texts = ["The lease is signed.", "", "京都のお土産", "A much longer text, " * 50]
 
     together = model.embed(texts)
@@ -61,8 +69,7 @@ def test_vectors_are_normalized_and_independent_of_the_batch() -> None:
     assert [model.embed([text])[0] for text in texts] == together
 
 
-def test_similar_meanings_have_near_vectors() -> None:
-    model = WordLlama()
+def test_similar_meanings_have_near_vectors(model: WordLlama) -> None:
     asked, near, far = model.embed(
         [
             "when do I see the dentist",
@@ -77,10 +84,10 @@ def test_similar_meanings_have_near_vectors() -> None:
     assert product(asked, near) > model.floor > product(asked, far)
 
 
-def test_embedder_never_uses_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedder_never_uses_the_network(model: WordLlama, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise AssertionError("a socket was opened")
 
     monkeypatch.setattr(socket.socket, "connect", refused)
     monkeypatch.setattr(socket, "getaddrinfo", refused)
-    assert any(WordLlama().embed(["hello"])[0])
+    assert any(model.embed(["hello"])[0])

@@ -13,8 +13,11 @@ from pytest_django.fixtures import Settings
 
 from evidence.search import onnx_model
 from evidence.search.embedding import Embedder, Vector, configured_embedder
-from tests.search.onnx_models import write_model
 from tests.world import PERSONAL, World, mail
+
+write_model = pytest.importorskip(
+    "tests.search.onnx_models", reason="needs the semantic extra and onnx: make test-all"
+).write_model
 
 E5_PROMPTS = {"query": "query: ", "passage": "passage: "}
 DAY = "2026-04-01T09:00:00Z"

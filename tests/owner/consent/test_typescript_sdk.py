@@ -26,7 +26,7 @@ def node() -> Path | None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(
     node() is None or not (INSTALLED / "node_modules").exists(),
-    reason="Node or the TypeScript SDK is missing: make sign-in installs both",
+    reason="needs Node and the TypeScript SDK: make sign-in",
 )
 def test_it_signs_in_calls_a_tool_and_refreshes(settings: Settings) -> None:
     World.build()
