@@ -1,13 +1,10 @@
 """``GET /v1/schema`` and ``GET /v1/streams``."""
 
 import copy
-import importlib
 import json
 from typing import Any
 
 import pytest
-from django.conf import settings
-from django.db import connection
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -252,18 +249,3 @@ def test_a_grant_of_all_fields_neither_shows_nor_versions_undeclared_ones(world:
     told = {"changes_since": since["next_changes_since"], **asked}
     assert world.get("/v1/streams/messages/records", "dora", **told).ids == []
     assert world.get(path, "alice", **asked).body["data"]["x_raw"] == 1
-
-
-@pytest.mark.skipif(
-    settings.PDPP_DISTRIBUTED, reason="this migration runs before a database is distributed"
-)
-def test_the_migration_counts_the_freshness_of_declared_fields(world: World) -> None:
-    migration = importlib.import_module("evidence.migrations.0022_freshness_of_declared_fields")
-    record = world.get("/v1/streams/messages/records/m1", "alice", connection_id=PERSONAL).body
-    later = "2026-10-30T00:00:00Z"
-    world.put((PERSONAL, "messages", record["data"] | {"x_raw": 1}), emitted_at=later)
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE evidence_streamstate SET latest_declared_at = NULL")
-        cursor.execute(migration.COUNT_DECLARED)
-
-    assert _freshness(world, "dora") == ["2026-10-01T00:00:00Z"] * 2

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
-import psycopg
 import pytest
 from typing_extensions import override
 
@@ -14,9 +13,8 @@ from operations.postgres import upgrade as postgres_upgrade
 from operations.postgres.installation import EmbeddedPostgresError, data_version, find_programs
 from operations.postgres.server import EmbeddedPostgres, url
 from operations.postgres.upgrade import upgrade
-from tests.deploy.servers import SECRET_KEY, environment, own_var, started
+from tests.deploy.servers import SECRET_KEY, cast, environment, own_var, started
 from tests.deploy.shipped import ROOT, unit
-from tests.deploy.test_upgrade import FIRST, TOKENS
 from tests.pdpp_site.web import free_port
 
 OLD, NEW = 16, 18
@@ -51,8 +49,7 @@ def test_an_older_database_is_refused_then_upgraded_in_one_command_and_served(va
     home = var / "postgres"
     earlier = Earlier(home, scratch=True, programs=find_programs(OLD))
     earlier.start()
-    with psycopg.connect(url(home)) as connection:
-        connection.execute(FIRST.read_text().encode())
+    tokens = cast(url(home))
     busy = manage(var, "upgrade-postgres")
     assert (busy.returncode, busy.stderr) == (
         1,
@@ -77,7 +74,7 @@ def test_an_older_database_is_refused_then_upgraded_in_one_command_and_served(va
     with started(unit("pdpp.service", var=var), port=port, **given):
         answer = httpx2.get(
             f"http://127.0.0.1:{port}/v1/search?q=lindenstraße",
-            headers={"Authorization": f"Bearer {TOKENS['bob']}"},
+            headers={"Authorization": f"Bearer {tokens['bob']}"},
         )
     assert [hit["record_key"] for hit in answer.json()["data"]] == ["m1"]
 

@@ -1,13 +1,11 @@
 """Whoever reads the database signs in nowhere: no secret that works is in any column of any table."""
 
-import importlib
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
-from django.db import connection
 from django.test import Client
 from django.utils import timezone
 from time_machine import travel
@@ -139,20 +137,3 @@ def test_expired_sessions_are_deleted(alice: User, world: World) -> None:
         list(background_jobs.upkeep())
 
     assert not Session.objects.exists()
-
-
-@pytest.mark.django_db
-def test_the_migration_ends_sessions_whose_keys_are_stored_in_clear(alice: User) -> None:
-    migration = importlib.import_module("evidence.migrations.0025_token_approvals")
-    browser = Client()
-    sign_in(browser)
-    clear = "a1" * 16
-    Session.objects.create(
-        session_key=clear, session_data="", expire_date=timezone.now() + timedelta(days=1)
-    )
-
-    with connection.cursor() as cursor:
-        cursor.execute(migration.DELETE_CLEAR_KEYS)
-
-    assert not Session.objects.filter(session_key=clear).exists()
-    assert browser.get("/admin/").status_code == 200
