@@ -18,6 +18,8 @@ from evidence.access.ranking import match_counts, matches, scores, top_k
 from evidence.access.sql import SQL
 from tests.world import PERSONAL, World, mail
 
+pytestmark = pytest.mark.slow
+
 LIST = "/v1/streams/messages/records"
 THREADS = "/v1/streams/threads/records"
 AGGREGATE = "/v1/streams/messages/aggregate"

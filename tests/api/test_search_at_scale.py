@@ -17,6 +17,8 @@ from evidence.search import lexical as search
 from tests.arranged import Arranged
 from tests.world import CHAT, PERSONAL, WORK, World, statements
 
+pytestmark = pytest.mark.slow
+
 WORDS = ("quokka", "zephyr", "kumquat")
 DAYS = ("2026-01-10", "2026-01-11", "2026-02-20", None)
 SCALE: dict[str, dict[Any, int]] = {

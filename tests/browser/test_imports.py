@@ -10,6 +10,8 @@ from tests.browser.chromium import fill, press, text, wait_for
 from tests.browser.conftest import PASSWORD
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 DROP = """
 const carried = new DataTransfer();
 for (const [name, content] of arguments[0]) carried.items.add(new File([content], name));

@@ -33,6 +33,8 @@ from tests.browser.chromium import (
 from tests.browser.conftest import PASSWORD
 from tests.world import BANK, World
 
+pytestmark = pytest.mark.slow
+
 CHOOSE_ENVELOPE = """
 window.stays = true;
 window.scrollTo({top: 300, behavior: "instant"});

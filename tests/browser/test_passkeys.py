@@ -13,6 +13,8 @@ from tests.browser.chromium import fill, press, wait_for
 from tests.browser.conftest import PASSWORD
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 PAGE = "/admin/auth/user/second-factor/"
 
 

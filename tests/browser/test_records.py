@@ -65,6 +65,7 @@ def test_from_home_to_a_mail_and_its_day(served: World, live_server: Any, browse
     wait_for(browser, "Dinner on Friday?")
 
 
+@pytest.mark.slow
 def test_a_month_of_a_histogram_can_be_clicked(
     served: World, live_server: Any, browser: Chrome
 ) -> None:
@@ -131,6 +132,7 @@ def test_html_of_a_hostile_mail_runs_and_loads_nothing(
     assert asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
 def test_no_page_of_records_has_to_be_moved_sideways(
     served: World, live_server: Any, browser: Chrome, size: tuple[int, int]

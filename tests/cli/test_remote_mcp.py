@@ -20,6 +20,8 @@ from tests.mcp_adapter.fake_rest import FakeRest
 from tests.pdpp_site.installation import ROOT, START_SECONDS, Said
 from tests.scenarios import scenario
 
+pytestmark = pytest.mark.slow
+
 RECORD = ("cin_work", "messages", "m1", {"body": "we signed the lease"})
 
 

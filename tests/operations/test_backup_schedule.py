@@ -33,6 +33,8 @@ from operations.notifications.models import NotificationKind
 from tests.tools import needs_extra
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 KEY = RecoveryKey(b"0123456789abcdef")
 START = datetime(2026, 11, 1, 2, 30, tzinfo=UTC)
 SCHEDULE = {"hour": 3, "daily": 2, "weekly": 1, "monthly": 1}

@@ -19,6 +19,8 @@ from operations.postgres import server as embedded_postgres
 from operations.postgres.installation import EmbeddedPostgresError
 from operations.postgres.server import EmbeddedPostgres
 
+pytestmark = pytest.mark.slow
+
 TMP = Path("/tmp")  # noqa: S108 - where a socket goes whose path would be too long
 
 

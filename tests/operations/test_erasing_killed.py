@@ -1,11 +1,15 @@
 """Another process completes a killed erasure and counts rows once."""
 
+import pytest
+
 from evidence.erasure import run_pending_erasures
 from evidence.models.erasures import Erasure
 from evidence.models.records import Record
 from tests.world import NOW, PERSONAL, World
 from tests.write import processes, stored
 from tests.write.test_killed import committed as committed
+
+pytestmark = pytest.mark.slow
 
 RECORDS = 600
 PROGRAM = """

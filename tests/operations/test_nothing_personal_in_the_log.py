@@ -21,6 +21,8 @@ from tests.owner.pages.browser import Page
 from tests.pdpp_site.installation import Running, installed
 from tests.pdpp_site.living import Cast, living
 
+pytestmark = pytest.mark.slow
+
 PASSWORD = "kept-password-marked"
 UPKEEP = 'pdpp_background_runs_total{job="upkeep",outcome="succeeded"} 1.0'
 VERIFIER = "kept-verifier-of-more-than-forty-three-characters-0123456789"

@@ -54,6 +54,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, **environment: str) -> CommandError
     return caught.value
 
 
+@pytest.mark.slow
 def test_only_the_protocol_is_on_standard_output(installation: Installation) -> None:
     made = installation.say("shell", "-v", "0", "-c", MAKE_WORLD)
     token = made.out.partition("TOKEN ")[2].strip()

@@ -6,8 +6,12 @@ import signal
 import socket
 import time
 
+import pytest
+
 from operations import health
 from tests.pdpp_site.installation import installed, running
+
+pytestmark = pytest.mark.slow
 
 
 def test_it_serves_at_once_and_stops_cleanly() -> None:

@@ -13,6 +13,8 @@ from evidence.search.analysis.tokenizer import UNITS_PER_TEXT, WorkLimit, find_t
 from evidence.search.analysis.verifier import verify
 from evidence.search.suggestions import similar_runs, words_with_prefix
 
+pytestmark = pytest.mark.slow
+
 LANGUAGES = ("en", "de", "fr")
 ONE_CHUNK = 65_536 * 18 * 2
 """What may be spent beyond a limit: a whole chunk, whose characters may fold into eighteen each."""

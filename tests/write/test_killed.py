@@ -11,6 +11,8 @@ from evidence.write.ndjson import read_lines
 from tests.world import MAIL, NOW, PERSONAL, World
 from tests.write import processes, stored
 
+pytestmark = pytest.mark.slow
+
 LINES = 6_000
 PROGRAM = """
 from evidence.write import batches

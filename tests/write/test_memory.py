@@ -1,8 +1,12 @@
 """The memory of an import does not depend on its size."""
 
+import pytest
+
 from tests.world import World
 from tests.write import processes
 from tests.write.test_killed import committed as committed
+
+pytestmark = pytest.mark.slow
 
 MOST_MIB = 300
 PROGRAM = r"""

@@ -12,6 +12,8 @@ from pytest_django import Settings
 from tests.owner.consent.served import sent_back, site
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = Path(__file__).parent / "typescript" / "sign_in.mjs"
 INSTALLED = ROOT / "var" / "sign-in"
