@@ -14,6 +14,7 @@ from django.core.management.commands import flush
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, connection
 from django.db.backends.postgresql.operations import DatabaseOperations
+from django.template.base import Template
 from django.test import override_settings
 from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
@@ -69,6 +70,15 @@ def _static_files_are_looked_up_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", remember)
         yield
+
+
+RENDER = Template._render
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _rendered_templates_are_not_recorded(django_test_environment: None) -> None:
+    """Django records each template with a copy of its context, an eighth of a page. No test reads them."""
+    Template._render = RENDER
 
 
 @pytest.fixture(scope="session", autouse=True)
