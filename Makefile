@@ -1,4 +1,6 @@
-# make run    serve this installation on http://127.0.0.1:8000
+# make run    serve this installation on http://127.0.0.1:8000; ARGS=--reload restarts it after each change
+# make seed   load the demo data; ARGS=--year loads a year of it, ARGS="--records 100000" generated records
+# make shell  open a Django shell on this installation, make psql a terminal of PostgreSQL
 # make test   run the tests of a few minutes in a separate database unless DATABASE_URL is set; ARGS goes
 #             to pytest: make test ARGS="-n0 -k set_up". Tests of what is not installed are skipped.
 # make test-all  run these and the slow tests, with all extras: servers, proxies, browsers, upgrades of
@@ -46,11 +48,17 @@ TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs ev
 # Without bytecode, each process of the tests compiles the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook relevance s3 semantic run sign-in sync-large telemetry test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook psql relevance s3 seed semantic shell run sign-in sync-large telemetry test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
-	$(BIN)/python manage.py run
+	$(BIN)/python manage.py run $(ARGS)
+
+seed shell: .venv/runtime
+	$(BIN)/python manage.py $@ $(ARGS)
+
+psql: .venv/runtime
+	$(BIN)/python manage.py psql -- $(ARGS)
 
 test: .venv/development
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)

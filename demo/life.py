@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from demo import (
     bank,
     channels,
     chat,
+    clock,
     everyday_mail,
     health,
     hostile,
@@ -71,6 +73,14 @@ def connections() -> list[dict[str, Any]]:
 def records() -> Iterator[Record]:
     """Yield all records by connection, then parents first, then by emitted_at."""
     yield from _sorted_records()
+
+
+def last_year() -> Iterator[Record]:
+    """Yield the records of the last twelve months, with the channels and accounts they belong to."""
+    since = (clock.LAST_DAY - timedelta(days=364)).isoformat()
+    for record in records():
+        if record["emitted_at"] >= since or record["stream"] in ("channels", "accounts"):
+            yield record
 
 
 def blobs() -> Iterator[dict[str, Any]]:

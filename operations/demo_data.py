@@ -1,11 +1,11 @@
-"""Load and remove the demo data, and create demo tokens.
+"""Load and remove demo data and generated records, and create demo tokens.
 
 ``var/demo.json`` records that the demo was loaded, so that a removed demo does not come back at the
 next start.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from django.conf import settings
 
-from demo import life
+from demo import generated, life
 from evidence.access.grant_states import GrantState, connection_ids, filter_state, with_grant_state
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue, register_client, revoke_grant
@@ -48,25 +48,56 @@ def is_demo_loaded() -> bool:
     return "loaded_at" in _read_state()
 
 
-def load_demo(*, now: datetime, on_progress: OnProgress) -> IngestResult:
-    """Load the demo data; call again to complete an interrupted load."""
-    owner_id = get_or_create_owner(now).owner_id
-    for document in life.declarations():
-        declare(orjson.dumps(document), owner_id=owner_id, now=now)
-    existing = set(Connection.unscoped.values_list("connection_id", flat=True))
-    for demo_connection in life.connections():
-        if demo_connection["connection_id"] not in existing:
-            create_connection(**demo_connection, owner_id=owner_id, now=now, demo=True)
-    result = ingest_lines(_lines(), owner_id=owner_id, now=now, on_progress=on_progress)
+def load_demo(
+    *, now: datetime, on_progress: OnProgress = lambda _: None, last_year: bool = False
+) -> IngestResult:
+    """Load the demo data, or its last year; call again to complete an interrupted load."""
+    records = list(life.last_year() if last_year else life.records())
+    result = _load(
+        life.declarations(), life.connections(), records, now=now, on_progress=on_progress
+    )
+    loaded = {(each["connection_id"], each["stream"], each["key"]) for each in records}
     for blob in life.blobs():
-        put_blob(**_blob_arguments(blob), now=now)
+        if (blob["connection_id"], blob["stream"], blob["record_key"]) in loaded:
+            put_blob(**_blob_arguments(blob), now=now)
     _save_state(loaded_at=now.isoformat())
     return result
 
 
-def _lines() -> Iterator[NdjsonLine]:
-    for number, record in enumerate(life.records(), start=1):
-        yield NdjsonLine(number, orjson.dumps(record))
+def load_generated(
+    count: int, *, now: datetime, on_progress: OnProgress = lambda _: None
+) -> IngestResult:
+    """Load `count` generated records, which are the same for the same count."""
+    connections = [
+        {name: value for name, value in each.items() if name != "stream"}
+        for each in generated.connections()
+    ]
+    return _load(
+        generated.documents(),
+        connections,
+        generated.records(count),
+        now=now,
+        on_progress=on_progress,
+    )
+
+
+def _load(
+    declarations: Iterable[Mapping[str, Any]],
+    connections: Iterable[Mapping[str, Any]],
+    records: Iterable[Mapping[str, Any]],
+    *,
+    now: datetime,
+    on_progress: OnProgress,
+) -> IngestResult:
+    owner_id = get_or_create_owner(now).owner_id
+    for document in declarations:
+        declare(orjson.dumps(document), owner_id=owner_id, now=now)
+    existing = set(Connection.unscoped.values_list("connection_id", flat=True))
+    for each in connections:
+        if each["connection_id"] not in existing:
+            create_connection(**each, owner_id=owner_id, now=now, demo=True)
+    lines = (NdjsonLine(number, orjson.dumps(each)) for number, each in enumerate(records, start=1))
+    return ingest_lines(lines, owner_id=owner_id, now=now, on_progress=on_progress)
 
 
 def _blob_arguments(blob: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from typing_extensions import override
 
 OWN_APPS = frozenset(("evidence", "operations", "owner", "pdpp_site"))
 WITHOUT_TABLES = frozenset((
-    "backup", "doctor", "drill", "keys", "restore", "run", "setup_link", "upgrade_postgres", "worker",
+    "backup", "doctor", "drill", "keys", "psql", "restore", "run", "setup_link", "upgrade_postgres",
+    "worker",
 ))  # fmt: skip
 """Commands of ours that migrate, wait for it, or read no rows."""
 PENDING = (
@@ -78,11 +79,12 @@ WITHOUT_DATABASE = {
 }  # fmt: skip
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Run the server": ("run", "worker", "mcp-stdio", "doctor", "setup-link", "migrate"),
-    "Bring records in": ("import", "sync", "demo", "declare", "connect", "ingest"),
+    "Bring records in": ("import", "sync", "seed", "demo", "declare", "connect", "ingest"),
     "Decide who reads them": ("grant", "owner-token", "ledger"),
     "Keep and erase": ("keep", "erase", "prune"),
     "Back up": ("backup", "drill", "restore", "keys"),
-    "Maintain": ("reindex", "embed", "upgrade-postgres", "distribute", "undistribute", "trace"),
+    "Maintain": ("reindex", "embed", "upgrade-postgres", "distribute", "undistribute"),
+    "Debug": ("trace", "psql", "shell"),
 }
 """Every command of this server, as people type it."""
 DJANGO_OPTIONS = {

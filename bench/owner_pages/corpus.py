@@ -14,8 +14,8 @@ from random import Random
 from typing import Any
 
 from bench.speed.corpus import Corpus
-from bench.speed.generator import TextGenerator
 from demo import life
+from demo.generated import TextGenerator
 
 SEED = 20260406
 YEARS = 8

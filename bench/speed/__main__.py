@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.served import ROOT
-from bench.speed import agents, correctness, generator, items, report, storage, targets, wire
+from bench.speed import agents, correctness, items, report, storage, targets, wire
 from bench.speed.corpus import Corpus, prepared, prepared_under
 from bench.speed.installation import Installation, RunningServer
 from bench.speed.items import RequestBuilder, Tokens
 from bench.speed.measurement import Budget, Target, measure, measure_export
+from demo import generated
 
 HOME = ROOT / "var" / "bench"
 SAMPLE = 100
@@ -75,7 +76,7 @@ def _corpora(options: Options) -> Iterator[Corpus]:
         path = options.home / f"corpus-{size}"
         if not (path / "truth.json").exists():
             _log(f"generating a corpus of {size:,} records")
-            generator.generate(path, size=size)
+            generated.generate(path, size=size)
         yield prepared(path)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from bench.speed import __main__ as bench
-from bench.speed import agents, generator, report, targets
+from bench.speed import agents, report, targets
 from bench.speed.corpus import prepared_under
+from demo import generated
 
 VALUES = (
     "ingest, records a second",
@@ -29,7 +30,7 @@ def report_and_output(
 ) -> tuple[dict[str, object], str]:
     monkeypatch.setattr(agents, "STARTS", 1)
     home = tmp_path / "home"
-    generator.generate(tmp_path / "corpora" / "tiny", size=400)
+    generated.generate(tmp_path / "corpora" / "tiny", size=400)
     options = {"CORPUS": str(tmp_path / "corpora"), "BENCH_HOME": str(home), "SECONDS": "0.03"}
     status = bench.main(options)
     printed = capsys.readouterr().out
@@ -61,7 +62,7 @@ def test_unmeasured_targets_are_not_missed() -> None:
 
 def test_corpora_of_a_folder_are_sorted_by_size(tmp_path: Path) -> None:
     for size in (40, 20):
-        generator.generate(tmp_path / f"of-{size}", size=size)
+        generated.generate(tmp_path / f"of-{size}", size=size)
     assert prepared_under(tmp_path) == [tmp_path / "of-20", tmp_path / "of-40"]
     assert prepared_under(tmp_path / "of-40") == [tmp_path / "of-40"]
     with pytest.raises(FileNotFoundError):

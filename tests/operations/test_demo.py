@@ -17,6 +17,7 @@ from evidence.access.grants import GrantRequest, issue
 from evidence.models.accounts import Client as AgentClient
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.connections import Connection
+from evidence.models.records import Record
 from evidence.write.connections import create_connection
 from operations import demo_data
 
@@ -42,7 +43,7 @@ def short_life(monkeypatch: pytest.MonkeyPatch) -> None:
         return iter(chosen)
 
     monkeypatch.setattr(life, "records", records)
-    call_command("demo", "load", stdout=StringIO())
+    call_command("seed", stdout=StringIO())
 
 
 def schema(bearer: str) -> Any:
@@ -63,7 +64,7 @@ def test_second_load_changes_nothing() -> None:
     said = StringIO()
     before = Connection.unscoped.filter(demo=True).count()
 
-    call_command("demo", "load", stdout=said)
+    call_command("seed", stdout=said)
 
     assert before == Connection.unscoped.filter(demo=True).count() == len(life.connections())
     assert "Loaded" in said.getvalue()
@@ -140,3 +141,37 @@ def test_removed_demo_stays_removed() -> None:
     assert schema(tokens.rest).status_code == 403
     assert demo_data.is_demo_loaded()
     assert demo_data.create_demo_tokens(now) is None
+
+
+def test_a_year_has_its_records_with_the_rows_they_belong_to() -> None:
+    cutoff = "2025-11-01"
+    year = list(life.last_year())
+
+    assert {each["stream"] for each in year} == {each["stream"] for each in life.records()}
+    assert all(
+        each["emitted_at"] >= cutoff
+        for each in year
+        if each["stream"] not in ("channels", "accounts")
+    )
+    assert 2_000 < len(year) < life.RECORD_COUNT / 2
+
+
+def test_generated_records_are_loaded_once_and_removed_with_the_demo() -> None:
+    said = StringIO()
+
+    for _ in range(2):
+        call_command("seed", "--records", "40", stdout=said)
+
+    assert said.getvalue() == "Loaded 40 records.\n" * 2
+    assert Record.unscoped.count() == 40
+    call_command("demo", "remove", stdout=said)
+    assert not Record.unscoped.exists()
+    assert not Connection.unscoped.exists()
+
+
+@pytest.mark.usefixtures("short_life")
+def test_a_year_of_the_demo_counts_as_loaded() -> None:
+    call_command("seed", "--year", stdout=StringIO())
+
+    assert demo_data.is_demo_loaded()
+    assert Connection.unscoped.filter(demo=True).count() == len(life.connections())

@@ -36,7 +36,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_each_command_is_in_one_group() -> None:
     listed = sorted(chain.from_iterable(GROUPS.values()))
 
-    assert listed == sorted({*own_commands(), "migrate"})
+    assert listed == sorted({*own_commands(), "migrate", "shell"})
 
 
 @pytest.mark.parametrize("arguments", [(), ("help",), ("--help",)])
@@ -50,7 +50,7 @@ def test_help_shows_the_commands_of_this_server(
         in lines
     )
     assert not any(
-        line.strip().startswith(("makemigrations", "shell", "addstatic")) for line in lines
+        line.strip().startswith(("makemigrations", "dbshell", "addstatic")) for line in lines
     )
     assert max(map(len, lines)) <= 120
 

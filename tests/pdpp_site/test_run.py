@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 def test_it_serves_at_once_and_stops_cleanly() -> None:
     with installed() as installation:
-        for command in (["import", "README.md"], ["demo", "load"]):
+        for command in (["import", "README.md"], ["seed"]):
             refused = installation.say(*command)
             assert (refused.code, refused.out) == (1, "")
             assert (

@@ -107,7 +107,7 @@ class Command(BaseCommand):
         with transaction.atomic():
             bearers = demo_data.create_demo_tokens(now)
             if bearers is None:
-                raise CommandError("There is no demo data here. Run: manage.py demo load")
+                raise CommandError("There is no demo data here. Run: manage.py seed")
             if target.startswith("/v1"):
                 scope = authenticate(bearers.rest, resource="/v1", now=now)
                 trace = _trace_path(target, given, scope)

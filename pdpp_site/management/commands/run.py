@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 from django.utils import timezone
 from rich.console import Console
@@ -42,6 +42,7 @@ from owner.accounts import setup
 from owner.management.commands.setup_link import address
 from owner.records import people_index
 from owner.setup_snippets import MCP, REST, token_snippets
+from pdpp_site import reloader
 from pdpp_site import server as pdpp_site_server
 
 MIN_POSTGRES_VERSION = 15
@@ -77,7 +78,19 @@ class Command(BaseCommand):
     requires_system_checks = []  # noqa: RUF012 - Django's own shape; make check runs them all
 
     @override
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--reload",
+            action="store_true",
+            help="Restart when a Python file or template changes. For development.",
+        )
+
+    @override
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["reload"]:
+            folders = [path.parent for path in settings.BASE_DIR.glob("*/__init__.py")]
+            reloader.run_with_reload([sys.executable, sys.argv[0], "run"], folders)
+            return
         began = time.monotonic()
         _check_settings()
         try:
@@ -179,7 +192,7 @@ def _run_jobs(turn: leader_lock.LeaderLock, woken: Iterable[Job]) -> Iterator[No
 def _prepare() -> None:
     with schema_version.migrate_once():
         if settings.EMBEDDED and settings.PDPP_DEMO and not demo_data.is_demo_loaded():
-            call_command("demo", "load")
+            call_command("seed")
 
 
 def _startup_info() -> StartupInfo:

@@ -1,4 +1,4 @@
-"""Generate a small corpus from a fixed seed.
+"""Generate any number of records from a fixed seed, for `manage.py seed` and `make bench`.
 
 It contains mail, chat and bank records over three years, in an artificial language with realistic word
 frequencies and a few rare words. The generator counts the facts of truth.json as it writes.
@@ -92,18 +92,14 @@ def generate(path: Path, *, size: int) -> None:
     path.joinpath("manifests").mkdir(parents=True, exist_ok=True)
     truth, digest = Truth(), hashlib.sha256()
     with (path / "records.jsonl").open("wb") as file:
-        for record in _records(size, truth):
+        for record in records(size, truth):
             line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
             digest.update(line)
             file.write(line)
     for document in documents():
         target = path / "manifests" / f"{document['connector_key']}.json"
         target.write_text(json.dumps(document))
-    connections = [
-        {"connection_id": each, "connector_key": key, "display_name": label, "stream": stream}
-        for each, key, label, stream, _ in CONNECTIONS
-    ]
-    (path / "connections.json").write_text(json.dumps(connections))
+    (path / "connections.json").write_text(json.dumps(connections()))
     (path / "truth.json").write_text(json.dumps(_truth_document(truth, size, digest.hexdigest())))
 
 
@@ -128,7 +124,17 @@ def _truth_document(truth: Truth, size: int, digest: str) -> dict[str, Any]:
     }
 
 
-def _records(size: int, truth: Truth) -> Iterator[Mapping[str, Any]]:
+def connections() -> list[dict[str, str]]:
+    """Return the connections of the records."""
+    return [
+        {"connection_id": each, "connector_key": key, "display_name": label, "stream": stream}
+        for each, key, label, stream, _ in CONNECTIONS
+    ]
+
+
+def records(size: int, truth: Truth | None = None) -> Iterator[Mapping[str, Any]]:
+    """Yield `size` records, the same for the same size, and count them in `truth`."""
+    truth = truth or Truth()
     rng = Random(SEED)  # noqa: S311 - nothing secret is made with it
     writer = TextGenerator(rng)
     shares = [round(size * share) for *_, share in CONNECTIONS[:-1]]
