@@ -25,14 +25,13 @@
 # make hosts  sign in with Claude Code, Codex, Gemini CLI, OpenCode and mcp-remote from their packages, and
 #             print what their models see; needs chromium; ARGS selects: make hosts ARGS="Codex"
 # make sign-in  install Node, the TypeScript SDK and axe-core for tests; make test-all does
-# make relevance  run the judged queries and print the scores; ARGS="--json FILE" writes them
+# make relevance  run the judged queries and print the scores; ARGS="--json FILE" writes them all
 # make agent-eval   answer the demo questions with scripted agents, and count calls and bytes
 # make bench  load 10,000 records, serve them, and measure each kind of request against a baseline;
-#             CORPUS=DIR measures prepared corpora, one or a folder of several (bench/speed)
+#             CORPUS=DIR measures prepared corpora, one or a folder of several (bench/speed). This and the two
+#             above write their tables into bench/RESULTS.md
 # make import-large  generate a 4 GB mailbox, 2 GB of Health and 60,000 bookings, import them, and print memory
 #             and time; MAIL_MB, HEALTH_MB, BOOKINGS change the sizes (bench/importing)
-# make sync-large  sync a mailbox of MAILS messages (50,000) from a local Dovecot (dovecot-imapd), and
-#             print the rate beside a bare client (bench/syncing)
 # make screenshots  take the screenshots in docs/; needs chromium and chromedriver
 # make trace  print the path of one request over the demo data: ARGS="search q=invoice" or a path of /v1
 # make format  format the code and apply automatic fixes
@@ -48,7 +47,7 @@ TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs ev
 # Without bytecode, each process of the tests compiles the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook psql relevance s3 seed semantic shell run sign-in sync-large telemetry test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook psql relevance s3 seed semantic shell run sign-in telemetry test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -134,9 +133,6 @@ relevance: .venv/semantic
 
 import-large: .venv/runtime
 	$(BIN)/python -m bench.importing
-
-sync-large: .venv/runtime
-	$(BIN)/python -m bench.syncing
 
 bench: .venv/runtime
 	$(BIN)/python -m bench.speed

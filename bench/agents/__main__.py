@@ -8,6 +8,7 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from bench import results
 from bench.agents.hosts import KINDS, CountingHost, Host, McpHost, RestHost
 from bench.agents.policy import answer
 from bench.agents.questions import Question, load
@@ -23,10 +24,13 @@ def main() -> int:
     questions = [question for question in load() if not ids or question.id in ids]
     with demo_installation() as served:
         attempts = asyncio.run(_evaluate(served, questions))
-    summaries = [summarize(host, results) for host, results in attempts.items()]
+    summaries = [summarize(host, made) for host, made in attempts.items()]
     kinds = dict.fromkeys(question.kind for question in questions)
     by_kind = [summarize("content", attempts["content"], kind=kind) for kind in kinds]
-    sys.stdout.write(f"\n{table([*by_kind, *summaries])}")
+    printed = table([*by_kind, *summaries])
+    sys.stdout.write(f"\n{printed}")
+    if not ids:
+        results.write("Cost of an answer for an agent", printed)
     missed = [each.host for each in summaries if each.host != REST and not each.meets_targets]
     if missed:
         sys.stdout.write(f"\nBelow the targets: {', '.join(missed)}\n")

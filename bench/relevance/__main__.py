@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from bench import results
 from bench.relevance import engines, judged, report
 from bench.relevance.installation import demo_database
 from bench.relevance.thresholds import failures
@@ -18,18 +19,22 @@ def main() -> int:
     arguments = _parse_arguments()
     queries = judged.load()
     with demo_database(arguments.keep) as token:
-        results = {
+        scores_by_mode = {
             mode: engines.score(engines.rest(token, mode=mode), queries)
             for mode in engines.modes(token)
         }
         if not arguments.short:
-            results["baseline"] = engines.score(engines.baseline(), queries)
+            scores_by_mode["baseline"] = engines.score(engines.baseline(), queries)
     if not arguments.short:
-        sys.stdout.write(report.tables(queries, results))
+        tables = report.tables(queries, scores_by_mode)
+        sys.stdout.write(f"{tables}\n{report.detailed_table(queries, scores_by_mode)}")
+        results.write("Search quality", tables)
     if arguments.json is not None:
-        summary = report.summary(queries, results)
+        summary = report.summary(queries, scores_by_mode)
         arguments.json.write_text(json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
-    failed = [line for mode, scores in results.items() for line in failures(mode, queries, scores)]
+    failed = [
+        line for mode, scores in scores_by_mode.items() for line in failures(mode, queries, scores)
+    ]
     sys.stdout.write(
         "".join(f"{line}\n" for line in failed) or "All scores reach their thresholds.\n"
     )

@@ -11,14 +11,18 @@ Results = Mapping[str, Sequence[Scores]]
 
 
 def tables(queries: Sequence[JudgedQuery], results: Results) -> str:
-    """Return Markdown tables: all queries, by kind, by language, and by both."""
+    """Return Markdown tables: all queries, by kind, and by language."""
     parts = [
         _table("All queries", queries, results, lambda _: "all"),
         _table("By kind", queries, results, lambda query: query.kind),
         _table("By language", queries, results, lambda query: query.language),
-        _table("By kind and language", queries, results, lambda q: f"{q.kind} {q.language}"),
     ]
     return "\n".join(parts)
+
+
+def detailed_table(queries: Sequence[JudgedQuery], results: Results) -> str:
+    """Return a Markdown table by kind and language."""
+    return _table("By kind and language", queries, results, lambda q: f"{q.kind} {q.language}")
 
 
 def summary(queries: Sequence[JudgedQuery], results: Results) -> dict[str, Any]:
@@ -73,7 +77,7 @@ def _table(
     """Return a table with a row for each group and three columns for each mode."""
     modes = {mode: grouped(queries, scores, key) for mode, scores in results.items()}
     heads = [f"{mode} {name}" for mode in modes for name in ("nDCG@10", "recall@25", "MRR")]
-    lines = [f"## {title}\n", f"| | queries | {' | '.join(heads)} |"]
+    lines = [f"### {title}\n", f"| | queries | {' | '.join(heads)} |"]
     lines.append("|---|---:|" + "---:|" * len(heads))
     for name, (count, _) in next(iter(modes.values())).items():
         cells = [

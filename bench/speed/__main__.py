@@ -3,7 +3,7 @@
 CORPUS=DIR[,DIR…] measures prepared corpora; a DIR is one corpus or a folder of several. Without it,
 small corpora of SIZES=10k,100k (default 10k) are generated. Installations are loaded once and stay
 under BENCH_HOME (default var/bench); FRESH=1 loads them again. SECONDS limits one round of one item,
-REPORT is the path of the JSON report.
+REPORT is the path of the JSON report, RESULTS that of the page of tables (bench/results.py).
 """
 
 import json
@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench import results
 from bench.served import ROOT
 from bench.speed import agents, correctness, items, report, storage, targets, wire
 from bench.speed.corpus import Corpus, prepared, prepared_under
@@ -64,6 +65,8 @@ def main(environment: Mapping[str, str]) -> int:
     verdicts = list(targets.evaluate(runs))
     report.write_json(options.report, runs, verdicts)
     sys.stdout.write(report.table(runs, verdicts))
+    for size, run in runs.items():
+        results.write(f"Speed, {size:,} records", report.markdown(run))
     return 1 if any(run["wrong"] for run in runs.values()) else 0
 
 

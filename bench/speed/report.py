@@ -48,6 +48,26 @@ def table(runs: Mapping[int, Mapping[str, Any]], verdicts: Sequence[Verdict]) ->
     return "\n".join(lines) + "\n"
 
 
+def markdown(run: Mapping[str, Any]) -> str:
+    """Return a Markdown table of one corpus in milliseconds, and a second one of other values."""
+    found = machine()
+    heads = ("p50", "p99", "p50, 8 clients", "p99, 8 clients", "baseline, p50", "times baseline")
+    lines = [
+        f"{time.strftime('%Y-%m-%d')}, {found['processors']} processors,"
+        f" {found['memory_gib']:.0f} GiB, {found['system']}, Python {found['python']},"
+        f" load {found['load'][0]}",
+        "",
+        f"| | {' | '.join(heads)} |",
+        "|---|" + "---:|" * len(heads),
+    ]
+    for name, item in run["items"].items():
+        cells = list(_cells(run, item))
+        lines.append(f"| {name} | {' | '.join((*cells[:4], *cells[6:]))} |")
+    lines += ["", "| | |", "|---|---:|"]
+    lines += [f"| {name} | {_number(value, 2)} |" for name, value in run["values"].items()]
+    return "\n".join(lines)
+
+
 def write_json(path: Path, runs: Mapping[int, Any], verdicts: Sequence[Verdict]) -> None:
     """Write all results, to compare runs."""
     document = {

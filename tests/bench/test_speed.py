@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import results
 from bench.speed import __main__ as bench
 from bench.speed import agents, report, targets
 from bench.speed.corpus import prepared_under
@@ -29,6 +30,7 @@ def report_and_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict[str, object], str]:
     monkeypatch.setattr(agents, "STARTS", 1)
+    monkeypatch.setenv("RESULTS", str(tmp_path / "RESULTS.md"))
     home = tmp_path / "home"
     generated.generate(tmp_path / "corpora" / "tiny", size=400)
     options = {"CORPUS": str(tmp_path / "corpora"), "BENCH_HOME": str(home), "SECONDS": "0.03"}
@@ -51,6 +53,13 @@ def test_report_has_every_row(report_and_output: tuple[dict[str, object], str]) 
         assert name in printed
     judged = {target["item"] for target in document["targets"]}  # type: ignore[attr-defined]
     assert "list of 25 records" in judged
+
+
+def test_a_table_replaces_the_earlier_one_of_its_section_alone() -> None:
+    page = results.replaced("# Results\n", "Speed, 400 records", "| old |")
+    page = results.replaced(page, "Agents", "| other |")
+
+    assert results.replaced(page, "Speed, 400 records", "| new |") == page.replace("old", "new")
 
 
 def test_unmeasured_targets_are_not_missed() -> None:
