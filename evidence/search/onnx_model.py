@@ -196,5 +196,5 @@ class OnnxModel(Embedder):
     def _error(self, problem: str) -> ImproperlyConfigured:
         return ImproperlyConfigured(
             f"PDPP_EMBEDDER names {self._directory}, {problem}. Download a sentence model in ONNX"
-            " format into it (docs/by-hand.md), or set PDPP_EMBEDDER=none."
+            " format into it (docs/search.md), or set PDPP_EMBEDDER=none."
         )

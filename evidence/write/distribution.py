@@ -1,6 +1,6 @@
 """Place the tables of personal rows on the nodes of a Citus cluster, by connection.
 
-docs/scale.md gives the reason for each table. Rows of one connection lie on one node, in shards
+deploy/citus/README.md gives the reason for each table. Rows of one connection lie on one node, in shards
 that move together. All other tables stay on the coordinator, so that their foreign keys, triggers
 and unique keys work as on one server.
 """

@@ -30,8 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.write(
         f"{folder} has a working {kind} for a diary. Next:\n"
         f"  cd {folder}\n  pip install -e . pytest\n  pytest\n"
-        f"Then change {kind}.py and declaration.json; docs/write-a{'n' * (kind == 'importer')}-{kind}.md"
-        " describes both.\n"
+        f"Then change {kind}.py and declaration.json; docs/write-an-importer.md describes both.\n"
     )
     return 0
 

@@ -1,6 +1,13 @@
-"""The path of one request stays short: how many modules it enters, from the view or tool down."""
+"""The path of one request stays short, and docs/life-of-a-request.md shows it as it is.
 
+WRITE_DOCS=1 writes the path and the statements into the page.
+"""
+
+import os
+import re
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from django.conf import settings
@@ -55,3 +62,55 @@ def test_a_trace_lists_modules_in_order_and_statements_with_their_time(world: Wo
     assert traced.modules[0].startswith(("mcp_adapter.inprocess", "evidence.api"))
     assert traced.statements
     assert all(sql and seconds > 0 for sql, seconds in traced.statements)
+
+
+PAGE = Path(__file__).parents[2] / "docs/life-of-a-request.md"
+BLOCK = re.compile(r"```text\n(.*?)```", re.DOTALL)
+SHOWN_CHARS = 150
+HINT = "Write the page again: WRITE_DOCS=1 .venv/bin/python -m pytest -n0 tests/operations/test_request_trace.py"
+
+
+@pytest.fixture
+def search_trace(world: World) -> RequestTrace:
+    """Return the trace of the search of the page, with the look-up of its token."""
+
+    def search() -> object:
+        scope = authenticate(world.tokens["bob"], resource="/v1", now=timezone.now())
+        return REQUESTS["search"](scope)
+
+    search()
+    return trace_request(search)
+
+
+@pytest.mark.skipif(settings.PDPP_DISTRIBUTED, reason="the page shows one server")
+def test_page_shows_the_path_and_the_statements_of_a_search(search_trace: RequestTrace) -> None:
+    text = PAGE.read_text()
+    if os.environ.get("WRITE_DOCS"):
+        blocks = iter(
+            (
+                "".join(f"{line}\n" for line in search_trace.path()),
+                "\n".join(f"{line}\n" for line in search_trace.statement_lines(SHOWN_CHARS)),
+            )
+        )
+        text = BLOCK.sub(lambda _: f"```text\n{next(blocks)}```", text)
+        PAGE.write_text(text)
+    path, statements = BLOCK.findall(text)
+
+    shown = {tuple(line.split(": ")) for line in path.splitlines()}
+    assert shown - search_trace.functions == set(), HINT
+    executed = search_trace.statement_lines()
+    for line in statements.split("\n\n"):
+        start = line.strip().removesuffix(" …")
+        assert any(each.startswith(start) for each in executed), f"{start}\n{HINT}"
+    assert len(shown) > 30
+    assert statements.count("\n\n") >= 4
+
+
+def test_page_names_modules_and_functions_that_exist() -> None:
+    prose = BLOCK.sub("", PAGE.read_text())
+    names = re.findall(r"`((?:pdpp_site|mcp_adapter|evidence)\.[\w.]+)`", prose)
+
+    assert len(names) > 10
+    for name in names:
+        module, _, function = name.rpartition(".")
+        assert hasattr(import_module(module), function), name

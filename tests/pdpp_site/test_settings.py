@@ -1,4 +1,4 @@
-"""What can be configured is documented, and what is documented can be configured."""
+"""The settings, as a process with a given environment has them. tests/test_docs.py compares the docs."""
 
 import ast
 import json
@@ -74,11 +74,6 @@ def settings_with(**environment: str) -> "subprocess.CompletedProcess[str]":
         text=True,
         check=False,
     )
-
-
-def test_every_variable_is_documented_and_every_documented_one_is_read() -> None:
-    assert documented() == named_in_code()
-    assert read_in_settings() <= documented()
 
 
 def test_the_environment_is_read_in_the_first_block_alone() -> None:

@@ -166,7 +166,7 @@ def test_unusable_directory_is_reported_at_startup(
     directory = write_model(tmp_path / "model", pooling={"word_embedding_dimension": 8})
     damage(directory, name, text)
     settings.PDPP_EMBEDDER = str(directory)
-    with pytest.raises(CommandError, match=f"PDPP_EMBEDDER.*{said}.*docs/by-hand.md"):
+    with pytest.raises(CommandError, match=f"PDPP_EMBEDDER.*{said}.*docs/search.md"):
         call_command("run")
 
 

@@ -1,4 +1,4 @@
-"""Schema rules that allow distributing tables over machines and owners (docs/scale.md).
+"""Schema rules that allow distributing tables over machines and owners (deploy/citus/README.md).
 
 They check the database itself, including SQL of migrations.
 """
@@ -134,7 +134,7 @@ def test_every_table_leads_to_an_owner() -> None:
 
 
 def test_the_docs_give_the_place_of_every_table() -> None:
-    text = Path("docs/scale.md").read_text()
+    text = Path("deploy/citus/README.md").read_text()
     rows = re.findall(r"^\| (`.+?`) \| (distributed|local) \| .+ \|$", text, re.MULTILINE)
     places = {name: place for names, place in rows for name in re.findall(r"`(\w+)`", names)}
     models = {

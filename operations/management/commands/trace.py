@@ -1,7 +1,7 @@
 """``manage.py trace``: print the path of one request over the demo data.
 
-The trace shows modules in order, calls and SQL statements. It starts at the REST view or at the MCP
-tool, so it does not count the HTTP server, Django's middleware or the look-up of the token.
+The trace shows modules in order, calls and SQL statements. It starts with the look-up of the token,
+so it does not count the HTTP server and Django's middleware.
 """
 
 import sys
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import FrameType
 from typing import Any
 
@@ -19,7 +20,6 @@ from django.db import connection, transaction
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.access.scope import Scope
 from evidence.access.tokens import authenticate
 from mcp_adapter import surfaces
 from mcp_adapter.inprocess import InProcessRest
@@ -34,12 +34,29 @@ class RequestTrace:
 
     calls: dict[str, int] = field(default_factory=dict)
     """Number of calls per module, in the order in which the request entered the modules."""
+    entries: dict[str, str] = field(default_factory=dict)
+    """The function through which the request first entered each module."""
+    functions: set[tuple[str, str]] = field(default_factory=set)
+    """Module and qualified name of each function that was called."""
     module_changes: int = 0
     statements: list[tuple[str, float]] = field(default_factory=list)
 
     @property
     def modules(self) -> list[str]:
         return list(self.calls)
+
+    def path(self) -> list[str]:
+        """Return a line for each module: its name, and the function that the request entered first."""
+        return [f"{module}: {self.entries.get(module, '')}" for module in self.calls]
+
+    def statement_lines(self, max_chars: int | None = None) -> list[str]:
+        """Return each statement in one line, cut to `max_chars`, without savepoints."""
+        lines = [" ".join(sql.split()) for sql, _ in self.statements]
+        return [
+            f"{line[:max_chars]} …" if max_chars and len(line) > max_chars else line
+            for line in lines
+            if "SAVEPOINT" not in line
+        ]
 
 
 def trace_request(request: Callable[[], object]) -> RequestTrace:
@@ -62,6 +79,10 @@ def _profiled(trace: RequestTrace) -> Iterator[None]:
         if module.partition(".")[0] not in PACKAGES or module == __name__:
             return
         trace.calls[module] = trace.calls.get(module, 0) + 1
+        function = frame.f_code.co_qualname
+        if "<" not in function:  # comprehensions and lambdas
+            trace.entries.setdefault(module, function)
+            trace.functions.add((module, function))
         trace.module_changes += module != current
         current = module
 
@@ -86,7 +107,7 @@ def _statement_timer(trace: RequestTrace) -> Callable[..., Any]:
     return execute
 
 
-STATEMENT_CHARS = 100
+STATEMENT_CHARS = 300
 
 
 class Command(BaseCommand):
@@ -99,9 +120,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("target", help="A tool of /mcp, such as search, or a path under /v1.")
         parser.add_argument("arguments", nargs="*", metavar="name=value")
+        parser.add_argument("--whole", action="store_true", help="Print whole statements.")
 
     @override
-    def handle(self, *args: Any, target: str, arguments: list[str], **options: Any) -> None:
+    def handle(
+        self, *args: Any, target: str, arguments: list[str], whole: bool, **options: Any
+    ) -> None:
         given = dict(_pair(argument) for argument in arguments)
         now = timezone.now()
         with transaction.atomic():
@@ -109,34 +133,34 @@ class Command(BaseCommand):
             if bearers is None:
                 raise CommandError("There is no demo data here. Run: manage.py seed")
             if target.startswith("/v1"):
-                scope = authenticate(bearers.rest, resource="/v1", now=now)
-                trace = _trace_path(target, given, scope)
+                trace = _trace_path(target, given, bearers.rest, now)
             else:
-                scope = authenticate(bearers.mcp, resource="/mcp", now=now)
-                trace = _trace_tool(target, given, scope)
+                trace = _trace_tool(target, given, bearers.mcp, now)
             transaction.set_rollback(True)
-        self._print(trace)
+        self._print(trace, max_chars=None if whole else STATEMENT_CHARS)
 
-    def _print(self, trace: RequestTrace) -> None:
-        for number, (module, calls) in enumerate(trace.calls.items(), 1):
-            self.stdout.write(f"{number:4}  {module}  {calls}")
-        self.stdout.write("")
-        for sql, seconds in trace.statements:
-            self.stdout.write(
-                f"{seconds * 1000:8.2f} ms  {' '.join(sql.split())[:STATEMENT_CHARS]}"
-            )
+    def _print(self, trace: RequestTrace, *, max_chars: int | None) -> None:
+        for number, (line, calls) in enumerate(
+            zip(trace.path(), trace.calls.values(), strict=True), 1
+        ):
+            self.stdout.write(f"{number:4}  {line}  {calls}")
+        times = [seconds for sql, seconds in trace.statements if "SAVEPOINT" not in sql]
+        for line, seconds in zip(trace.statement_lines(max_chars), times, strict=True):
+            self.stdout.write(f"\n{seconds * 1000:.2f} ms  {line}")
         self.stdout.write(
             f"\n{len(trace.calls)} modules, {sum(trace.calls.values())} calls, "
-            f"{trace.module_changes} changes of module, {len(trace.statements)} statements"
+            f"{trace.module_changes} changes of module, {len(times)} statements"
         )
 
 
-def _trace_path(path: str, params: Mapping[str, str], scope: Scope) -> RequestTrace:
+def _trace_path(path: str, params: Mapping[str, str], bearer: str, now: datetime) -> RequestTrace:
     rest = InProcessRest()
-    return trace_request(lambda: rest.get(path, list(params.items()), scope))
+    return trace_request(
+        lambda: rest.get(path, list(params.items()), authenticate(bearer, resource="/v1", now=now))
+    )
 
 
-def _trace_tool(name: str, given: Mapping[str, Any], scope: Scope) -> RequestTrace:
+def _trace_tool(name: str, given: Mapping[str, Any], bearer: str, now: datetime) -> RequestTrace:
     tools = surfaces.READ_SURFACE.tools
     if name not in tools:
         raise CommandError(f"Unknown tool {name}. Tools: {', '.join(tools)}.")
@@ -145,7 +169,7 @@ def _trace_tool(name: str, given: Mapping[str, Any], scope: Scope) -> RequestTra
         lambda: tools[name](
             arguments,
             rest=InProcessRest(),
-            authority=scope,
+            authority=authenticate(bearer, resource="/mcp", now=now),
             public_url=settings.PDPP_PUBLIC_URL,
         )
     )
