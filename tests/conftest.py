@@ -16,6 +16,7 @@ from django.db import close_old_connections, connection
 from django.db.backends.postgresql.operations import DatabaseOperations
 from django.template.base import Template
 from django.test import override_settings
+from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
 from whitenoise.middleware import WhiteNoiseMiddleware
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 # A property is about answers; on a busy machine a deadline would only find the other tests. CI draws
 # the same examples every time: a new find belongs to whoever runs the tests, not to whoever lands.
 hypothesis_settings.register_profile(
-    "pdpp", deadline=None, derandomize=os.environ.get("CI") == "true"
+    "pdpp",
+    deadline=None,
+    derandomize=os.environ.get("CI") == "true",
+    suppress_health_check=[HealthCheck.too_slow],
 )
 hypothesis_settings.load_profile("pdpp")
 
