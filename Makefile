@@ -42,7 +42,7 @@ BIN := .venv/bin
 PIP := 26.3
 
 # Files that must not contain keys or passwords. Tests use made-up ones.
-TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
+TREE := .ci .devcontainer .editorconfig .pre-commit-config.yaml Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
 # Without bytecode, each process of the tests compiles the product again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -11,8 +11,6 @@ from typing import TypeVar
 
 import pytest
 
-pytestmark = pytest.mark.starter
-
 T = TypeVar("T")
 
 PARENT = """
