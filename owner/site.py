@@ -17,7 +17,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, URLResolver, path, reverse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 from typing_extensions import override
@@ -110,6 +110,11 @@ class OwnerSite(AdminSite):
     password_change_done_template = password_change_template
     site_url = None
     enable_nav_sidebar = False
+
+    @override
+    def get_urls(self) -> list[URLResolver | URLPattern]:
+        # No row here has a page elsewhere, and looking one up fails for keys that are bytes.
+        return [each for each in super().get_urls() if getattr(each, "name", "") != "view_on_site"]
 
     @override
     def has_permission(self, request: HttpRequest) -> bool:

@@ -27,6 +27,8 @@ WITHOUT_TABLES = frozenset((
     "worker",
 ))  # fmt: skip
 """Commands of ours that migrate, wait for it, or read no rows."""
+TO_LOOK = frozenset(("psql", "shell"))
+"""Commands that work on a database of any version."""
 PENDING = (
     "The database lacks {count} migrations of this version. Nothing was done. Run"
     " `python manage.py migrate`, or start the server with `make run`, then this command again."
@@ -49,7 +51,7 @@ def require_schema(command: str) -> None:
     from operations.schema_version import count_pending_migrations, unknown_migrations
 
     with contextlib.suppress(DatabaseError):  # a command that needs the database reports it
-        if unknown := unknown_migrations():
+        if command not in TO_LOOK and (unknown := unknown_migrations()):
             app, name = unknown[-1]
             raise SchemaError(OTHER_VERSION.format(app=app, name=name))
     package = str(get_commands().get(command)).partition(".")[0]

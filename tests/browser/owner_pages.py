@@ -129,7 +129,6 @@ NO_PAGES = {
     "html/<str:connection_id>/<str:stream>",  # the frame of a mail
     "admin/evidence/connection/erasures/<path:object_id>/progress/",
     "admin/importers/importrun/upload/<path:object_id>/progress/",
-    "admin/r/<path:content_type_id>/<path:object_id>/",
     "admin/<app_label>/",
     "admin/<url>",
     "sse",
