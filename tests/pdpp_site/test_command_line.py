@@ -7,8 +7,9 @@ from itertools import chain
 import pytest
 from django.conf import settings
 from django.core.management import get_commands
+from django.db.migrations.recorder import MigrationRecorder
 
-from pdpp_site.command_line import GROUPS, ServerCommands
+from pdpp_site.command_line import GROUPS, SchemaError, ServerCommands, describe, require_schema
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +83,21 @@ def test_module_runs_the_same_commands(
     runpy.run_module("pdpp_site", run_name="__main__", alter_sys=True)
 
     assert capsys.readouterr().out.startswith("usage: python -m pdpp_site setup-link ")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("command", ["run", "migrate", "prune", "backup"])
+def test_a_database_of_another_version_is_refused(command: str) -> None:
+    """Its tables came from a later version, or from a state that was never released."""
+    require_schema(command)
+    MigrationRecorder.Migration.objects.create(app="evidence", name="0043_owner_country")
+
+    with pytest.raises(SchemaError) as refused:
+        require_schema(command)
+
+    assert describe(refused.value) == (
+        "The database was made by another version of PDPP (it has the migration evidence"
+        " 0043_owner_country), which this version cannot read. Nothing was done. Use that version, or"
+        " name another database."
+    )
+    require_schema("psql")
