@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.importers.imports import one, records, run
+from tests.importers.torture_kit import read_stream
 
 pytestmark = pytest.mark.django_db
 
@@ -14,8 +15,7 @@ GERMAN = "Grüße aus München, schöne Tage"
 
 def document(path: Path, content: bytes) -> str:
     path.write_bytes(content)
-    run(path)
-    text = records("documents")[0]["text"]
+    text = read_stream("documents", path, "documents")[0]["text"]
     assert isinstance(text, str)
     return text
 

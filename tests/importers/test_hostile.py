@@ -29,6 +29,7 @@ FILES = sorted(
 quick = settings(suppress_health_check=list(HealthCheck), max_examples=10)
 
 
+@pytest.mark.slow
 @quick
 @given(data=st.data())
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -14,6 +14,7 @@ from tests.importers.imports import TORTURE
 pytestmark = [pytest.mark.subprocess, pytest.mark.starter]
 
 
+@pytest.mark.slow
 def test_new_package_passes_its_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["new", "mood-diary"]) == 0

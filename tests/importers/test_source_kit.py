@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.subprocess, pytest.mark.starter]
 DAV_USER = "ida0@mail.example"
 
 
+@pytest.mark.slow
 def test_new_package_passes_its_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["new", "mood-diary", "--source"]) == 0

@@ -48,6 +48,17 @@ def read_directly(name: str, path: Path, **options: Any) -> ReadResult:
     return result
 
 
+def read_stream(name: str, path: Path, stream: str) -> list[dict[str, Any]]:
+    """Read an export that has no issue in this process, and return the records of a stream."""
+    result = read_directly(name, path)
+    assert result.issues == []
+    return [
+        record
+        for each, record in zip(result.streams, result.records, strict=True)
+        if each == stream
+    ]
+
+
 def require_bounded(name: str, path: Path, *, what: object) -> None:
     """Fail for an unexpected error, and for records that cannot be stored."""
     try:
