@@ -17,7 +17,7 @@ from importers.models import SyncedItem
 from tests.importers.imports import records, run
 from tests.importers.syncing import account_of, connect_details, details_of, run_sync
 
-pytestmark = [pytest.mark.django_db, pytest.mark.starter]
+pytestmark = pytest.mark.django_db
 
 PATH = "/private-1234/basic.ics"
 

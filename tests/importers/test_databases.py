@@ -18,8 +18,6 @@ from tests.importers.databases import (
 from tests.importers.imports import content, latest, one, receipts, records, run
 from tests.importers.test_demo_year import chats, parse_time
 
-pytestmark = pytest.mark.starter
-
 AT = 1_767_600_000
 BROWSERS = {"chrome": "History", "firefox": "places.sqlite", "safari": "History.db"}
 HOSTILE = [

@@ -22,7 +22,7 @@ from tests.importers.syncing import account_of, connect_details, details_of, kil
 from tests.importers.test_calendar_feed import calendar, event
 from tests.world import World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.starter]
+pytestmark = pytest.mark.django_db
 
 USERS = count()
 WEEKLY = "RRULE:FREQ=WEEKLY;COUNT=3"

@@ -19,7 +19,7 @@ from tests.importers.imports import records
 from tests.importers.syncing import account_of, connect_details, details_of, run_sync
 from tests.importers.test_calendar_feed import calendar, event
 
-pytestmark = [pytest.mark.django_db, pytest.mark.starter]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.imports import one, records
 from tests.importers.syncing import account_of, connect_details, details_of, run_sync
 
-pytestmark = [pytest.mark.django_db, pytest.mark.starter]
+pytestmark = pytest.mark.django_db
 
 ENTRY = """<item><title>Letter {number}</title><guid isPermaLink="false">{number}</guid>
 <link>https://ida.example/{number}</link><pubDate>Mon, 05 Jan 2026 08:00:00 +0100</pubDate>

@@ -21,8 +21,6 @@ from tests.importers.year_of_habits import (
     write_table,
 )
 
-pytestmark = pytest.mark.long
-
 
 class TestNetflix(GeneratedExportTests):
     importer_name = "netflix"

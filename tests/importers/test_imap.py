@@ -17,7 +17,7 @@ from tests.importers.dovecot import Dovecot, message, messages, run_dovecot
 from tests.importers.imports import connection, content, latest, one, records, run
 from tests.importers.syncing import account_of, connect, details, run_sync
 
-pytestmark = [pytest.mark.django_db, pytest.mark.starter]
+pytestmark = pytest.mark.django_db
 
 MBOX_START = b"From bea@mail.example Mon Jan  5 08:30:00 2026\n"
 

@@ -17,7 +17,7 @@ from evidence.models.records import Record
 from tests.importers.imports import TORTURE, run
 from tests.importers.test_ofx_truth import ofx
 
-pytestmark = [pytest.mark.django_db, pytest.mark.long]
+pytestmark = pytest.mark.django_db
 
 
 class Line(NamedTuple):

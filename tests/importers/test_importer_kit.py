@@ -11,7 +11,7 @@ from importers.authoring.test_kit import ImporterTests
 from importers.registry import OWN_FOLDER
 from tests.importers.imports import TORTURE
 
-pytestmark = [pytest.mark.subprocess, pytest.mark.starter]
+pytestmark = pytest.mark.subprocess
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from tests.importers.test_outlook import (
     write_data_file,
 )
 
-pytestmark = [pytest.mark.django_db, pytest.mark.starter]
+pytestmark = pytest.mark.django_db
 
 USERS = count()
 

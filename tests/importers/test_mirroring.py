@@ -11,7 +11,7 @@ from tests.importers.dovecot import Dovecot, message, messages, run_dovecot
 from tests.importers.imports import records
 from tests.importers.syncing import account_of, connect, run_sync
 
-pytestmark = [pytest.mark.django_db, pytest.mark.starter, pytest.mark.slow]
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 USERS = count()
 

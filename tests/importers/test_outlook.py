@@ -20,8 +20,6 @@ from tests.importers.outlook_data_file import CATEGORIES, MESSAGE, Mail, data_fi
 from tests.importers.test_demo_year import as_mail, parse_time, require_year_of_mail, year_of_mail
 from tests.world import NOW
 
-pytestmark = [pytest.mark.starter, pytest.mark.long]
-
 
 def mail(**headers: str) -> EmailMessage:
     message = EmailMessage()

@@ -17,8 +17,6 @@ from importers.core.source_http import (
     require_success,
 )
 
-pytestmark = pytest.mark.starter
-
 
 class DirectNetwork:
     """Connects without a sandbox, as ``Network`` does through the server."""

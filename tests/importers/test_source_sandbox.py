@@ -18,7 +18,7 @@ from importers.sources.registry import find_source, installed_sources
 from tests.importers.imports import records
 from tests.importers.syncing import account_of, run_sync
 
-pytestmark = [pytest.mark.django_db, pytest.mark.subprocess, pytest.mark.starter]
+pytestmark = [pytest.mark.django_db, pytest.mark.subprocess]
 
 MANIFEST = """
 [[sources]]

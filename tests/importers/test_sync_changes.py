@@ -17,7 +17,7 @@ from tests.importers.dovecot import Dovecot, message, messages, run_dovecot
 from tests.importers.syncing import connect, kill_sync, run_sync
 from tests.world import World
 
-pytestmark = [pytest.mark.starter, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 USER = "ida@mail.example"
 PATH = "/v1/streams/messages/records"

@@ -20,8 +20,6 @@ from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_do
 from tests.importers.imports import records
 from tests.importers.syncing import account_of, connect, kill_sync, run_sync
 
-pytestmark = pytest.mark.starter
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 USER = "ida@mail.example"
 

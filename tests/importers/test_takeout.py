@@ -13,8 +13,6 @@ from tests.importers.imports import latest, receipts, records, run
 from tests.importers.torture_kit import GeneratedExportTests, issue_codes
 from tests.importers.year_of_takeout import write_json, write_takeout
 
-pytestmark = pytest.mark.long
-
 
 class TestKeep(GeneratedExportTests):
     importer_name = "google-keep"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.world import World
 
-pytestmark = [pytest.mark.django_db, OCR, pytest.mark.starter, pytest.mark.long]
+pytestmark = [pytest.mark.django_db, OCR]
 
 SENTENCE = "The boiler was serviced by Hansen on Monday."
 

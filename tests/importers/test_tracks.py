@@ -12,8 +12,6 @@ from tests.importers.databases import FIT_EPOCH, fit
 from tests.importers.imports import TORTURE, latest, one, receipts, records, run
 from tests.importers.test_demo_year import parse_time
 
-pytestmark = pytest.mark.starter
-
 START = parse_time("2025-01-01T07:00:00Z")
 AT = int(START.timestamp()) - FIT_EPOCH
 FILE_ID = (0, [(0, "enum", 4), (1, "H", 1), (2, "H", 1551), (3, "I", 12345), (4, "I", AT)])

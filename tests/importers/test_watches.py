@@ -28,7 +28,7 @@ from tests.importers.imports import records
 from tests.importers.syncing import account_of, connect, run_sync
 from tests.world import World
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.starter, pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 USER = "ida@mail.example"
 PATIENCE = 60.0

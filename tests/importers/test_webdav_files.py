@@ -19,7 +19,7 @@ from tests.importers.syncing import account_of, connect_details, details_of, kil
 from tests.importers.test_text_recognition import SENTENCE, saved
 from tests.importers.webdav_server import PASSWORD, USER, WebdavServer, webdav_server
 
-pytestmark = [pytest.mark.django_db, pytest.mark.starter]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
