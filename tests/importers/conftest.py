@@ -37,16 +37,22 @@ def open_by_size(importer: InstalledImporter, export: Path) -> Iterator[Session]
 LARGE_BYTES = 1_000_000
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the damaged exports of all kinds as slow: twelve for each, two of them of 20 MB."""
-    for item in items:
-        if item.name == "test_damaged_exports_end_with_receipts":
-            item.add_marker("slow")
-
-
 IN_PROCESS = {"test_export_has_records", "test_running_again_changes_nothing"}
 """Tests of the kits of importers and of sources."""
+DAMAGED = "test_damaged_exports_end_with_receipts"
+"""A test of the kit with twelve exports, two of them of 20 MB."""
+ALWAYS = {"TestMbox", "TestFeed"}
+"""Of the other kinds, `make test` leaves out what runs in a process."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the long tests of the kits as slow."""
+    for item in items:
+        parent = item.parent.name if item.parent else ""
+        is_in_process = item.get_closest_marker("subprocess") and item.name in IN_PROCESS
+        if item.name == DAMAGED or (is_in_process and parent not in ALWAYS):
+            item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 from collections import Counter
 from contextlib import suppress
 from decimal import Decimal
-from itertools import permutations
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 from tests.importers.bank_layouts import LAYOUTS, Layout
 from tests.importers.imports import receipts, records, run
 from tests.importers.test_bank_formats import booking, document, ofx
-from tests.importers.torture_kit import read_stream
+from tests.importers.torture_kit import read_directly, read_stream
 
 pytestmark = pytest.mark.django_db
 
@@ -30,9 +30,10 @@ def bookings() -> list[tuple[str, Decimal]]:
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_statement_has_the_bookings_that_a_person_reads(tmp_path: Path, layout: Layout) -> None:
-    run(put(tmp_path / layout.file, layout.content))
+    result = read_directly("csv", put(tmp_path / layout.file, layout.content))
 
-    found = sorted(records("transactions"), key=lambda row: (row["date"], row["amount"]))
+    bookings = (record for record in result.records if "account_id" in record)
+    found = sorted(bookings, key=lambda row: (row["date"], row["amount"]))
     expected = sorted(layout.bookings)
     rows = [(row["date"], row["amount"], row["currency"], row["counterparty"]) for row in found]
     assert [row[:2] for row in rows] == [row[:2] for row in expected]
@@ -238,7 +239,7 @@ FILES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("first", "second"), [*permutations(FILES, 2)])
+@pytest.mark.parametrize(("first", "second"), [*combinations(FILES, 2)])
 def test_statements_of_two_formats_in_a_file_are_not_mixed(
     tmp_path: Path, first: str, second: str
 ) -> None:
