@@ -31,12 +31,6 @@ def embedded(token: str) -> str:
     return token
 
 
-def test_lexical_search_reaches_the_thresholds(token: str) -> None:
-    queries = judged.load()
-    scores = engines.score(engines.rest(token, mode="lexical"), queries)
-    assert list(failures("lexical", queries, scores)) == []
-
-
 @pytest.mark.slow
 def test_search_reaches_the_thresholds_in_every_mode(embedded: str) -> None:
     token, queries = embedded, judged.load()

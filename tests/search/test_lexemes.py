@@ -1,5 +1,7 @@
 """Test lexemes: field, tier and term, within the size of a tsvector."""
 
+import pytest
+
 from evidence.search.analysis.tsvector import IndexedField, impact_tier
 from tests.search.texts import lexemes
 
@@ -34,6 +36,7 @@ def test_fields_with_the_same_code_keep_the_higher_tier() -> None:
     assert [name for name in lexemes(texts, languages=()) if "lease" in name] == ["b2lease"]
 
 
+@pytest.mark.slow
 def test_huge_field_loses_low_impact_terms_and_fits_a_tsvector() -> None:
     words = " ".join(f"word{number}" for number in range(150_000))
     monster = IndexedField("b", f"{'telling ' * 500}{words}", 1.0)
@@ -43,6 +46,7 @@ def test_huge_field_loses_low_impact_terms_and_fits_a_tsvector() -> None:
     assert any(name.endswith("telling") for name in found)
 
 
+@pytest.mark.slow
 def test_huge_field_does_not_displace_lexemes_of_another_field() -> None:
     words = " ".join(f"word{number}" for number in range(150_000))
     long = " ".join(f"plain{number}" for number in range(60_000))
