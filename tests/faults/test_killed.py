@@ -9,8 +9,9 @@ from tests.pdpp_site.installation import installed, running
 from tests.pdpp_site.living import cast_in
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_and_nothing_unrecorded_when_the_server_is_killed_under_load() -> None:
-    """The short form of what follows, with every other test."""
+    """The short form of the next test, which make test-all includes."""
     with installed() as installation:
         with running(installation) as server:
             cast = cast_in(installation)

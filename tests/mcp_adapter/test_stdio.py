@@ -49,6 +49,7 @@ def test_stdio_process_serves_the_same_tools(era: str) -> None:
     assert parsed_text(result)["results"][0]["id"] == "cin_work/messages:m1"
 
 
+@pytest.mark.slow
 def test_revoked_grant_fails_on_next_stdio_call() -> None:
     async def work(client: Client) -> tuple[Any, Any]:
         first = await client.call_tool("search", {"q": "lease"})
@@ -78,6 +79,7 @@ def converse(requests: str, *, until: str) -> list[str]:
     return [*lines, *rest.splitlines()]
 
 
+@pytest.mark.slow
 def test_only_the_protocol_is_written_to_standard_output() -> None:
     requests = (
         f"{INITIALIZE}this is no JSON\n"
@@ -99,6 +101,7 @@ INVALID_LINES = {
 }
 
 
+@pytest.mark.slow
 def test_invalid_line_is_answered_and_the_next_one_served() -> None:
     pings = range(7, 7 + len(INVALID_LINES))
     requests = "".join(

@@ -112,18 +112,16 @@ def test_the_frame_has_a_policy_that_loads_nothing(world: World, alice: Browser)
     assert "no-store" in headers["Cache-Control"]
 
 
-@pytest.mark.parametrize("html", HOSTILE.values(), ids=list(HOSTILE))
-def test_hostile_html_keeps_nothing_that_acts_or_loads(
-    world: World, alice: Browser, html: str
-) -> None:
-    store_html(world, f"<p>Before</p>{html}")
-
-    shown = frame(alice)
-
-    assert "<p>Before</p>" in shown
+def test_hostile_html_keeps_nothing_that_acts_or_loads(world: World, alice: Browser) -> None:
     acting = r"""<(?:script|iframe|svg|form|input|meta|style|link|base|object|embed|video|audio|math)
                  |<[^<>]*\s(?:on\w+|src|srcset|href|ping|action|background|poster)=|url\("""
-    assert not re.search(acting, shown, re.I | re.X)
+    for number, (kind, html) in enumerate(HOSTILE.items()):
+        store_html(world, f"<p>Before</p>{html}", blob_id=f"blb_{number}")
+
+        shown = frame(alice)
+
+        assert "<p>Before</p>" in shown, kind
+        assert not re.search(acting, shown, re.IGNORECASE | re.VERBOSE), kind
 
 
 def test_links_open_elsewhere_and_name_nothing(world: World, alice: Browser) -> None:
