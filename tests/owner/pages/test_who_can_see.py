@@ -5,15 +5,14 @@ from django.utils import timezone
 
 from evidence.access.grants import GrantRequest, StreamRequest, pause_client, revoke_client
 from evidence.models.ledger import Disclosure
+from owner.records.record_urls import record_url
 from tests.owner.pages.browser import Browser, Page
 from tests.world import BANK, PERSONAL, WORK, World
-
-PAGE = "/admin/evidence/connection/record/"
 
 
 def who(browser: Browser, key: str, connection_id: str = PERSONAL) -> Page:
     """From the page of the record."""
-    address = f"{PAGE}?connection={connection_id}&stream=messages&key={key}"
+    address = record_url(connection_id, "messages", key)
     return browser.open(browser.open(address).link("See why"))
 
 
