@@ -9,6 +9,8 @@ from owner.records.record_urls import record_url
 from tests.owner.pages.browser import Browser, Page
 from tests.world import BANK, PERSONAL, WORK, World
 
+WHO = "/admin/evidence/connection/record/who/"
+
 
 def who(browser: Browser, key: str, connection_id: str = PERSONAL) -> Page:
     """From the page of the record."""
@@ -85,11 +87,11 @@ def test_what_has_ended_is_left_out_and_what_is_paused_is_marked(
 def test_looking_writes_nothing_to_what_was_read(many: World, alice: Browser) -> None:
     who(alice, "m1")
     before = Disclosure.unscoped.count()
-    alice.open(f"{PAGE}who/?connection={PERSONAL}&stream=messages&key=m1")
+    alice.open(f"{WHO}?connection={PERSONAL}&stream=messages&key=m1")
     assert Disclosure.unscoped.count() == before
 
 
 def test_what_is_not_there_is_not_found(many: World, alice: Browser) -> None:
     for query in ("", f"connection={PERSONAL}&stream=messages&key=none", "connection=x&stream=y&key=z",
                   f"connection={BANK}&stream=messages&key=m1"):  # fmt: skip
-        assert alice.open(f"{PAGE}who/?{query}").status == 404
+        assert alice.open(f"{WHO}?{query}").status == 404
