@@ -17,7 +17,6 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
-from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
 from evidence.access.grants import resume_client
@@ -33,15 +32,15 @@ from operations.backup.dump import run_to_end
 from operations.backup.errors import BackupError, MigrationsDifferError, NewerFormatError
 from operations.backup.keys import RecoveryKey, Secret, fingerprint
 from operations.backup.restore import BackupReader
-from operations.backup.table_copy import Table, backup_tables
-from tests.ledger.test_record_links import convert_ledger_to_earlier_release
+from operations.backup.table_copy import backup_tables
 from tests.world import MAIL, NOW, PERSONAL, World, mail
 from tests.write import processes
 
 LIST = "/v1/streams/messages/records"
 SCRATCH_DATABASES = "SELECT datname FROM pg_database WHERE starts_with(datname, %s)"
 UNUSUAL_TEXT = "tab\t line\nback\\slash \\N \\. \u2028 \U0001f600 'quote' \"q\" {curly} NULL \r end"
-OLDER = ("evidence", "0015_quotas")
+LATER = ("auth", "0012_alter_user_first_name_max_length")
+"""A migration that an older backup has not seen. Evidence has only its first one yet."""
 SUSPENDED = {"evidence_grant", "evidence_accesstoken"}
 
 
@@ -380,33 +379,15 @@ def test_short_passphrases_and_key_files_are_rejected(
         call_command("backup", tmp_path / "x", key_file=key, make_key=True, stdout=StringIO())
 
 
-def older_backup_tables() -> list[Table]:
-    """Return the tables and columns of a backup that existed at migration OLDER."""
-    state = MigrationLoader(connection).project_state([OLDER]).apps
-    columns = {model._meta.db_table: {field.column for field in model._meta.local_concrete_fields}
-           for model in state.get_models(include_auto_created=True)}  # fmt: skip
-    return [
-        Table(table.name, tuple(name for name in table.columns if name in columns[table.name]))
-        for table in backup_tables()
-        if table.name in columns
-    ]
-
-
 def test_drill_verifies_an_older_backup_and_drops_its_database(
     filled: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The drill migrates to OLDER, loads the rows, then migrates to the current version.
+    # The drill migrates to the older state, loads the rows, then migrates to the current version.
     file, output, passphrase = tmp_path / "older", StringIO(), "correct horse battery"
-    convert_ledger_to_earlier_release()
-    older = {
-        migration
-        for migration in schema_version.applied_migrations()
-        if migration[0] != OLDER[0] or migration <= OLDER
-    }
-    with monkeypatch.context() as patch:
-        patch.setattr(dump, "backup_tables", older_backup_tables)
-        run_to_end(dump.back_up(file, Secret("passphrase", passphrase.encode()), migrations=older,
-                       with_keys=False, now=NOW))  # fmt: skip
+    older = schema_version.applied_migrations() - {LATER}
+    assert len(older) < len(schema_version.applied_migrations())
+    run_to_end(dump.back_up(file, Secret("passphrase", passphrase.encode()), migrations=older,
+                   with_keys=False, now=NOW))  # fmt: skip
     monkeypatch.setattr("sys.stdin", StringIO(f"{passphrase}\n"))
     call_command("drill", file, stdout=output)
     assert "The backup is valid." in output.getvalue()

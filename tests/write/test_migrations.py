@@ -25,14 +25,7 @@ SLOW = re.compile(
     | UPDATE\ {TABLE} | DELETE\ FROM\ {TABLE} | VACUUM\ FULL | CLUSTER""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
-REVIEWED = {
-    "0001_initial": "makes the tables",
-    "0002_personal_rows": "makes the tables",
-    "0004_links": "indexes over columns that are empty: one reading of the records, a second for"
-    " a million",
-    "0008_ledger": "makes the tables",
-    "0024_record_digests": "writes 100 bytes for each record that was ever shown: seconds for a million",
-}
+REVIEWED = {"0001_initial": "makes the tables"}
 """Why what they do to large tables may be done at once. The next one that does needs its reason here:
 an index concurrently (on ONLY the table, then each partition, then attached), a value in batches."""
 

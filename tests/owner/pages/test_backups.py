@@ -238,7 +238,7 @@ def test_home_says_the_last_backup_and_drill_and_what_failed(world: World, alice
     copy = add_copy(world)
     plans.finish_drill(copy, problem="", now=MADE)
     plans.save_key(world.owner_id, KEY.public_key, now=MADE)
-    problem = {"code": "DiskFullError", "text": "The disk is full.", "at": MADE.isoformat()}
+    problem = {"code": "DiskFullError", "texts": ["The disk is full."], "at": MADE.isoformat()}
     plans.finish_run(plan(world), due_at=None, problem=problem)
 
     page = alice.open("/")
