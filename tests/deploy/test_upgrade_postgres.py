@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from typing_extensions import override
 
+from operations.postgres import installation
 from operations.postgres import upgrade as postgres_upgrade
 from operations.postgres.installation import EmbeddedPostgresError, data_version, find_programs
 from operations.postgres.server import EmbeddedPostgres, url
@@ -84,6 +85,7 @@ def home(tmp_path: Path) -> Path:
     """What an older installation leaves, as far as its files tell."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data/PG_VERSION").write_text(f"{OLD}\n")
+    (tmp_path / installation.FORMAT_FILE).write_text(installation.FORMAT)
     return tmp_path
 
 

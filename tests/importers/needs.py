@@ -13,9 +13,18 @@ def _mark(title: str, *modules: str) -> pytest.MarkDecorator:
     )
 
 
+def writes(package: str, module: str) -> pytest.MarkDecorator:
+    """Return the mark of tests whose files a package writes that only ``make test-all`` installs."""
+    return pytest.mark.skipif(
+        find_spec(module) is None, reason=f"needs the package {package}: make test-all"
+    )
+
+
 OCR = _mark("OCR", "PIL", "pypdfium2", "tesserocr")
 OFFICE = _mark("Office", "mammoth", "openpyxl", "pptx")
 OUTLOOK = _mark("Outlook", "pypff")
+WORD_FILES = writes("python-docx", "docx")
+OPEN_DOCUMENTS = writes("odfdo", "odfdo")
 
 
 def optional_module(name: str) -> Any:

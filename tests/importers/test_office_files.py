@@ -5,18 +5,18 @@ import sys
 from email.message import EmailMessage
 from pathlib import Path
 
-import docx
-import odfdo
 import pytest
 
 from importers.core.office_files import extract_office_text
 from importers.core.results import ReceiptCode
 from tests.importers.imports import receipts, records, run
-from tests.importers.needs import OFFICE, optional_module
+from tests.importers.needs import OFFICE, OPEN_DOCUMENTS, WORD_FILES, optional_module
 
 openpyxl, pptx = optional_module("openpyxl"), optional_module("pptx")
 
-pytestmark = [pytest.mark.django_db, OFFICE]
+pytestmark = [pytest.mark.django_db, OFFICE, WORD_FILES, OPEN_DOCUMENTS]
+
+docx, odfdo = optional_module("docx"), optional_module("odfdo")
 
 
 def word() -> bytes:

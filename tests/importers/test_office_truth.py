@@ -7,16 +7,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import docx
-import odfdo
 import pytest
 
 from tests.importers.imports import receipts, records, run
-from tests.importers.needs import OFFICE, optional_module
+from tests.importers.needs import OFFICE, OPEN_DOCUMENTS, WORD_FILES, optional_module
 
 openpyxl, pptx = optional_module("openpyxl"), optional_module("pptx")
 
-pytestmark = [pytest.mark.django_db, OFFICE]
+pytestmark = [pytest.mark.django_db, OFFICE, WORD_FILES, OPEN_DOCUMENTS]
+
+docx, odfdo = optional_module("docx"), optional_module("odfdo")
 WORDS = [
     "Miete", "café", "Größe", "Łódź", "日本", "a<b", "&amp;", "1.234,56", "x|y", "Zoë", "ends.",
 ]  # fmt: skip

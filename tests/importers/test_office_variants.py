@@ -7,18 +7,18 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import docx
-import odfdo
 import pytest
 
 from tests.importers.imports import receipts, records, run
-from tests.importers.needs import OFFICE, optional_module
+from tests.importers.needs import OFFICE, OPEN_DOCUMENTS, WORD_FILES, optional_module
 
 openpyxl, pptx = optional_module("openpyxl"), optional_module("pptx")
 for module in ("pptx.oxml", "pptx.chart.data", "pptx.enum.chart"):
     optional_module(module)
 
-pytestmark = [pytest.mark.django_db, OFFICE]
+pytestmark = [pytest.mark.django_db, OFFICE, WORD_FILES, OPEN_DOCUMENTS]
+
+docx, odfdo = optional_module("docx"), optional_module("odfdo")
 
 
 class Variant(NamedTuple):

@@ -7,7 +7,6 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
-import aspose.email_foss.msg as foss
 import pytest
 
 from evidence.write.record_erasure import delete_record
@@ -15,7 +14,7 @@ from importers.authoring.test_kit import ImporterTests
 from importers.mail import pst_file
 from tests.importers import outlook_data_file
 from tests.importers.imports import connection, content, latest, one, receipts, records, run
-from tests.importers.needs import OUTLOOK
+from tests.importers.needs import OUTLOOK, optional_module
 from tests.importers.outlook_data_file import CATEGORIES, MESSAGE, Mail, data_file
 from tests.importers.test_demo_year import as_mail, parse_time, require_year_of_mail, year_of_mail
 from tests.world import NOW
@@ -39,7 +38,12 @@ def with_files(message: EmailMessage) -> EmailMessage:
     return message
 
 
-def as_msg(message: EmailMessage) -> foss.MapiMessage:
+foss = optional_module("aspose.email_foss.msg")
+
+
+def as_msg(message: EmailMessage) -> Any:
+    if foss is None:
+        pytest.skip("needs the package aspose-email-foss: make test-all")
     outlook = foss.MapiMessage.from_email_message(message)
     outlook.set_property(foss.PropertyId.MESSAGE_FLAGS, 1)
     return outlook
