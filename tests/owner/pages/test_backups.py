@@ -16,6 +16,7 @@ from operations.backup.keys import RecoveryKey, fingerprint, seal
 from operations.backup.models import BackupCopy, BackupPlan
 from tests.owner.consent.test_second_factor import enrol
 from tests.owner.pages.browser import Browser, Form, Page
+from tests.tools import needs_extra
 from tests.world import World
 
 KEY = RecoveryKey(b"0123456789abcdef")
@@ -182,6 +183,7 @@ def test_backup_needs_a_key_and_a_place(world: World, alice: Browser) -> None:
 
 
 def test_store_is_tried_before_it_is_saved(world: World, alice: Browser) -> None:
+    pytest.importorskip("boto3", reason=needs_extra("s3"))
     values = {"region": "us-east-1", "bucket": "safe", "access_key": "a", "secret": "b"}
 
     page = answer(alice, "/backups/store", url="https://127.0.0.1:1", **values)
