@@ -62,6 +62,7 @@ psql: .venv/runtime
 test: .venv/development
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
+test-all: export HIDDEN_CHANGES ?= 60
 test-all: .venv/extras-tests var/sign-in/installed
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not faults" $(ARGS)
 

@@ -6,7 +6,8 @@ aside. This is the product's promise (design, section 5), stated so that it can 
 
 The hidden changes include fields that no declaration names, fields whose names and search codes sort
 before and after those of the visible ones, and texts that fill every budget of a record. The
-environment variable HIDDEN_CHANGES sets how many there are (make non-interference: 10,000).
+environment variable HIDDEN_CHANGES sets how many there are (make test: 18; make test-all: 60;
+make non-interference: 10,000).
 """
 
 import copy
@@ -63,7 +64,7 @@ FILLINGS = {
 """Texts that exceed a limit: of a tsvector, of positions, of a word, of passages."""
 LONG = " ".join(["unicorn canal", *(f"plain{n:x}" for n in range(4_000))])
 """A visible text in which each word has the lowest impact, so that a budget drops them first."""
-CHANGES = int(os.environ.get("HIDDEN_CHANGES", "48"))
+CHANGES = int(os.environ.get("HIDDEN_CHANGES", "18"))
 CHANGES_PER_EXAMPLE = max(6, min(CHANGES // 8, 100))
 DAYS = ("2025-06-01T08:00:00Z", "2026-01-10T09:00:00Z", "2026-03-05T18:30:00Z", None)
 
@@ -344,7 +345,7 @@ def noted(world: World) -> World:
 
 
 @settings(
-    max_examples=max(8, CHANGES // CHANGES_PER_EXAMPLE),
+    max_examples=CHANGES // CHANGES_PER_EXAMPLE,
     deadline=None,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,
@@ -427,6 +428,7 @@ def test_people_that_join_sources_change_no_answer(noted: World) -> None:
         assert one == other
 
 
+@pytest.mark.slow
 def test_phrases_in_hidden_fields_do_not_change_what_a_search_may_read(
     noted: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

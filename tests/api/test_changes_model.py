@@ -256,6 +256,7 @@ def _check_rows(rows: Sequence[Data], records: dict[Name, Data], held: Terms) ->
         assert now == (None if row.get("deleted") else row["data"])
 
 
+@pytest.mark.slow
 @settings(COMMON, max_examples=40)
 @given(
     held=terms,
@@ -342,6 +343,7 @@ def watched(world: World, script: Sequence[tuple[Step, Sequence[Any]]]) -> list[
     return answers
 
 
+@pytest.mark.slow
 @settings(COMMON, max_examples=30)
 @given(
     script=st.lists(

@@ -17,6 +17,8 @@ from evidence.api.openapi.document import document
 from pdpp_site.wsgi import application
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

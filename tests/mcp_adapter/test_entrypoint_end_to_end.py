@@ -249,6 +249,7 @@ def test_text_shows_cursor_bookmark_and_count(world: World, bearer: str) -> None
     assert parsed_text(searched)["count"]["value"] == 3
 
 
+@pytest.mark.slow
 def test_full_schema_of_451_fields_takes_at_most_ten_calls(world: World) -> None:
     declaration = copy.deepcopy(ACCOUNT) | {"connector_key": "wide"}
     fields = declaration["streams"][0]["schema"]["properties"]

@@ -105,6 +105,7 @@ def test_each_page_is_one_rest_call(
     assert len(ids) == len(set(ids)) == len(HOSTILE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_bytes", [None, limits.MAX_BYTES_LEAST])
 def test_each_document_and_window_is_one_rest_call(
     bearer: str, rest_calls: list[str], max_bytes: int | None

@@ -379,6 +379,7 @@ def test_short_passphrases_and_key_files_are_rejected(
         call_command("backup", tmp_path / "x", key_file=key, make_key=True, stdout=StringIO())
 
 
+@pytest.mark.slow
 def test_drill_verifies_an_older_backup_and_drops_its_database(
     filled: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -444,6 +445,7 @@ def run_restore(path: Path, words: list[str], var: Path, name: str) -> "tuple[in
     return process.returncode, process.stdout + process.stderr
 
 
+@pytest.mark.slow
 def test_words_and_one_file_restore_everything_on_a_new_machine(
     filled: World, tmp_path: Path, settings: Any
 ) -> None:
@@ -527,6 +529,7 @@ print(total // 2**20, memory("VmHWM") - before)
 """
 
 
+@pytest.mark.slow
 def test_backup_and_reading_use_bounded_memory(filled: World, tmp_path: Path) -> None:
     megabyte = os.urandom(2**20)
     put_blob(PERSONAL, stream="messages", record_key="m2", media_type="video/mp4",

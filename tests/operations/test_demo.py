@@ -21,7 +21,7 @@ from evidence.models.records import Record
 from evidence.write.connections import create_connection
 from operations import demo_data
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)

@@ -59,6 +59,7 @@ def questions(program: Client) -> list[str]:
     return [started["device_code"], started["user_code"], opened["polling_code"]]
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_no_secret_that_works_is_in_any_column_of_any_table(
     world: World, receiver: Receiver

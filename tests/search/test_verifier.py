@@ -90,6 +90,7 @@ def test_forgotten_words_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None
     assert list(decided) == [True, False, True, False]
 
 
+@pytest.mark.slow
 @given(st.lists(texts(), min_size=1, max_size=3), st.sampled_from([3, 700, 1_500]))
 def test_long_texts_are_decided_as_short_ones(parts: list[str], repeated: int) -> None:
     candidates = [{"body": f"{part} x " * repeated + "signed lease"[: len(part)]} for part in parts]

@@ -33,6 +33,8 @@ from tests.owner.pages.browser import Browser
 from tests.owner.pages.test_live_accounts import draft
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 USER = "ida@mail.example"
 FORM = "/accounts/connect/imap/other"
 ACCESS_TOKEN = re.compile(r"eyJ[\w.-]+")

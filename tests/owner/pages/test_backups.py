@@ -19,6 +19,8 @@ from tests.owner.pages.browser import Browser, Form, Page
 from tests.tools import needs_extra
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 KEY = RecoveryKey(b"0123456789abcdef")
 PASSWORD = "correct horse battery"
 CONFIRM = "/login/confirm?next=%2Fbackups%2Fkey"

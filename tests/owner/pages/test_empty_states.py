@@ -10,6 +10,8 @@ from tests.owner.pages.browser import Browser
 from tests.owner.pages.test_preferences import HOLIDAYS, live_in
 from tests.world import PERSONAL, World, mail
 
+pytestmark = pytest.mark.slow
+
 IMPORT = ["Import", "Live accounts"]
 CONNECT = ["Connect an app"]
 ADDRESSES = {

@@ -20,6 +20,8 @@ from tests.operations.notification_receivers import add_channel, announce
 from tests.owner.pages.browser import Browser
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 USER = "ida@mail.example"
 CONNECT = "/accounts/connect/imap"
 

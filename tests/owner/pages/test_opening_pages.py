@@ -14,6 +14,8 @@ from tests.importers.sandbox_thread import open_in_thread
 from tests.owner.pages.browser import Browser
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 WRITES = re.compile(r'\b(?:INSERT INTO|(?<!FOR )(?<!DO )UPDATE|DELETE FROM)\s+"?(\w+)"?')
 LEDGER = {"evidence_chain", "evidence_disclosure", "evidence_pseudonym", "evidence_watch"}
 

@@ -15,6 +15,8 @@ from owner.records.models import Mention, PeopleProgress, PersonCount, PersonMer
 from tests.owner.pages.browser import Browser, Page
 from tests.world import PERSONAL, WORK, World
 
+pytestmark = pytest.mark.slow
+
 NEXT = timezone.now().year + 2
 TIME = {"type": "string", "format": "date-time", "x_pdpp_role": "event-time"}
 TITLE = {"type": "string", "x_pdpp_role": "primary-title"}

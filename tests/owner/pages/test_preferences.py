@@ -12,6 +12,8 @@ from tests.owner.pages.browser import Browser
 from tests.owner.pages.test_browse import TALK
 from tests.world import BANK, PERSONAL, World
 
+pytestmark = pytest.mark.slow
+
 NEW_YORK, TOKYO = "America/New_York", "Asia/Tokyo"
 HOLIDAYS = {
     "protocol_version": "0.1.0",

@@ -176,6 +176,7 @@ def test_html_of_a_declared_field_is_sanitized(world: World, talk: str, alice: B
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "html",
     ["".join(f"<font size={n}><p>" for n in range(12_000)), "<div>" * 400_000],
@@ -189,6 +190,7 @@ def test_html_that_takes_too_much_is_not_shown(
     assert "Read the plain text instead." in frame(alice)
 
 
+@pytest.mark.slow
 def test_long_html_and_broken_bytes_are_shown(world: World, alice: Browser) -> None:
     store_html(world, b"<p>Begin \xff\xfe \x00</p>" + b"<p>long</p>" * 900_000)
 
