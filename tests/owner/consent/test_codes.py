@@ -160,29 +160,28 @@ def test_token_request_for_another_resource_is_refused(asking: Asking) -> None:
     assert elsewhere.json()["error"] == "invalid_target"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error"),
-    [
-        ({"code_challenge_method": "plain"}, "invalid_request"),
-        ({"code_challenge_method": None}, "invalid_request"),
-        ({"code_challenge": None, "code_challenge_method": None}, "invalid_request"),
-        ({"response_type": "token"}, "unsupported_response_type"),
-        ({"response_type": None}, "invalid_request"),
-        ({"resource": "https://elsewhere.example/mcp"}, "invalid_target"),
-        ({"authorization_details": "[{}]"}, "invalid_authorization_details"),
-    ],
-)
-def test_invalid_request_is_returned_to_the_client(
-    asking: Asking, wrong: dict[str, str | None], error: str
-) -> None:
-    answer = told(asking.ask(**wrong))
+def test_invalid_request_is_returned_to_the_client_and_described(asking: Asking) -> None:
+    challenges = ("short", "x" * 44, f"{'x' * 42}=", f"{'x' * 42}+")
+    for error, wrong in (
+        ("invalid_request", {"code_challenge_method": "plain"}),
+        ("invalid_request", {"code_challenge_method": None}),
+        ("invalid_request", {"code_challenge": None}),
+        ("invalid_request", {"code_challenge": None, "code_challenge_method": None}),
+        ("invalid_request", {"response_type": None}),
+        ("unsupported_response_type", {"response_type": "token"}),
+        ("invalid_authorization_details", {"authorization_details": "[{}]"}),
+        *(("invalid_request", {"code_challenge": challenge}) for challenge in challenges),
+        ("invalid_target", {"resource": "https://elsewhere.example/mcp"}),
+    ):
+        answer = told(asking.ask(**wrong))
+        assert (answer["error"], answer["state"], answer["iss"]) == (error, "xyz", ORIGIN), wrong
+        assert answer["error_description"], wrong
+        if wrong.get("code_challenge"):
+            assert "code_challenge" in answer["error_description"]
 
-    assert (answer["error"], answer["state"], answer["iss"]) == (error, "xyz", ORIGIN)
 
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_unregistered_redirect_uri_gets_no_redirect(asking: Asking) -> None:
+    for wrong in (
         {"client_id": "cli_unknown"},
         {"client_id": None},
         {"client_id": "nul\x00"},
@@ -194,15 +193,10 @@ def test_invalid_request_is_returned_to_the_client(
         {"redirect_uri": "http://localhost:33418\\@thief.example/callback"},
         {"redirect_uri": "https://localhost:33418/callback"},
         {"redirect_uri": "http://127.0.0.1:33418/callback"},
-    ],
-)
-def test_unregistered_redirect_uri_gets_no_redirect(
-    asking: Asking, wrong: dict[str, str | None]
-) -> None:
-    answer = asking.ask(**wrong)
-
-    assert answer.status_code == 400
-    assert "Location" not in answer
+    ):
+        answer = asking.ask(**wrong)
+        assert answer.status_code == 400, wrong
+        assert "Location" not in answer, wrong
 
 
 @pytest.mark.parametrize(
@@ -347,12 +341,10 @@ def test_default_endpoints_without_metadata_work(asking: Asking) -> None:
     assert asking.program.post("/token", sent).status_code == 200
 
 
-@pytest.mark.parametrize("grant_type", ["", "password", "client_credentials", "implicit"])
-def test_unsupported_grant_type_is_refused(asking: Asking, grant_type: str) -> None:
-    answer = asking.program.post("/oauth/token", {"grant_type": grant_type})
-
-    assert answer.status_code == 400
-    assert answer.json()["error"] == "unsupported_grant_type"
+def test_unsupported_grant_type_is_refused(asking: Asking) -> None:
+    for grant_type in ("", "password", "client_credentials", "implicit"):
+        answer = asking.program.post("/oauth/token", {"grant_type": grant_type})
+        assert (answer.status_code, answer.json()["error"]) == (400, "unsupported_grant_type")
 
 
 LOCALHOST = "http://localhost:8000"
@@ -369,11 +361,9 @@ def test_sign_in_under_another_loopback_name_is_one_under_that_name(asking: Aski
     assert post(tokens["access_token"]).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "resource", ["http://localhost:9999/mcp", "http://localhost/mcp", "https://localhost:8000/mcp"]
-)
-def test_another_server_on_this_computer_is_another_resource(asking: Asking, resource: str) -> None:
-    assert told(asking.ask(resource=resource))["error"] == "invalid_target"
+def test_another_server_on_this_computer_is_another_resource(asking: Asking) -> None:
+    for origin in ("http://localhost:9999", "http://localhost", "https://localhost:8000"):
+        assert told(asking.ask(resource=f"{origin}/mcp"))["error"] == "invalid_target"
 
 
 def test_errors_under_another_loopback_name_are_of_that_issuer(asking: Asking) -> None:
@@ -381,14 +371,6 @@ def test_errors_under_another_loopback_name_are_of_that_issuer(asking: Asking) -
 
     assert told(asking.ask(resource="https://elsewhere.example"))["iss"] == LOCALHOST
     assert told(asking.answer(asking.ask(), allow=False))["iss"] == LOCALHOST
-
-
-@pytest.mark.parametrize("challenge", ["short", "x" * 44, f"{'x' * 42}=", f"{'x' * 42}+"])
-def test_malformed_code_challenge_is_refused_at_once(asking: Asking, challenge: str) -> None:
-    answer = told(asking.ask(code_challenge=challenge))
-
-    assert answer["error"] == "invalid_request"
-    assert "code_challenge" in answer["error_description"]
 
 
 def test_upper_case_scheme_and_host_of_a_resource_are_normalized(asking: Asking) -> None:
@@ -407,13 +389,6 @@ def test_errors_of_the_token_endpoint_are_described(
     code = asking.code() if wrong else "unknown"
 
     assert asking.exchange(code, **wrong).json()["error_description"]
-
-
-@pytest.mark.parametrize("wrong", [{"response_type": "token"}, {"code_challenge": None}])
-def test_errors_of_the_authorization_endpoint_are_described(
-    asking: Asking, wrong: dict[str, str | None]
-) -> None:
-    assert told(asking.ask(**wrong))["error_description"]
 
 
 @pytest.mark.parametrize("path", ["/oauth/par", "/oauth/device_authorization", "/oauth/token"])
