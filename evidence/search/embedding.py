@@ -21,8 +21,6 @@ from typing_extensions import override
 from evidence.json_text import grapheme_floor
 
 NONE = "none"
-OLD_PATHS: Final = {"evidence.embedding.wordllama.WordLlama": "evidence.search.embedding.WordLlama"}
-"""Earlier names of classes, which an owner may have set as PDPP_EMBEDDER."""
 ONNX_MODEL: Final = "evidence.search.onnx_model.OnnxModel"
 """Loaded only if PDPP_EMBEDDER is a directory."""
 
@@ -62,7 +60,7 @@ def configured_embedder() -> Embedder | None:
 
     Raises ImproperlyConfigured if PDPP_EMBEDDER names no usable model.
     """
-    return _load(OLD_PATHS.get(settings.PDPP_EMBEDDER, settings.PDPP_EMBEDDER))
+    return _load(settings.PDPP_EMBEDDER)
 
 
 @cache

@@ -42,13 +42,6 @@ def test_setting_names_the_embedder_class(settings: Settings) -> None:
     assert isinstance(configured_embedder(), Letters)
 
 
-def test_earlier_path_of_the_default_class_still_works(
-    model: WordLlama, settings: Settings
-) -> None:
-    settings.PDPP_EMBEDDER = "evidence.embedding.wordllama.WordLlama"
-    assert isinstance(configured_embedder(), WordLlama)
-
-
 def test_none_disables_the_embedder(settings: Settings) -> None:
     settings.PDPP_EMBEDDER = "none"
     assert configured_embedder() is None
