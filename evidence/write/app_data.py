@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AppData:
-    """The rows and files of one app. Each method runs in the transaction of its caller."""
+    """The rows and files of one app. Each method runs in the transaction of its caller, if there is one."""
 
     connection_tables: ClassVar[Mapping[str, str]] = {}
     """Tables with a `connection_id`, in foreign key order, and what the owner calls their rows.
@@ -77,5 +77,8 @@ def connection_tables() -> dict[str, str]:
 
 
 def delete_expired(now: datetime) -> Counter[str]:
-    """Delete what has expired in every app, and return its number by kind."""
-    return sum((data.delete_expired(now) for data in registered()), Counter[str]())
+    """Delete what has expired in every app, and return its number by kind, 0 too."""
+    expired = Counter[str]()
+    for data in registered():
+        expired.update(data.delete_expired(now))
+    return expired
