@@ -12,6 +12,7 @@ import pytest
 from django.apps import apps
 from django.db import connection
 
+from evidence.write.connection_erasure import connection_tables
 from evidence.write.distribution import DISTRIBUTED_TABLES
 
 pytestmark = pytest.mark.django_db
@@ -131,6 +132,21 @@ def test_every_table_leads_to_an_owner() -> None:
         owned |= found
 
     assert columns.keys() - owned == NOBODYS.keys()
+
+
+def test_erasing_a_connection_empties_every_table_that_names_it() -> None:
+    """An app whose table is missing here forgot to register it (evidence.write.app_data)."""
+    columns = {str(table): set(names) for table, names in asked(COLUMNS)}
+    named = {table for table, names in columns.items() if "connection_id" in names}
+
+    assert named - connection_tables().keys() == KEPT_OR_DELETED_OTHERWISE
+
+
+KEPT_OR_DELETED_OTHERWISE = {
+    "evidence_connection",  # last of all
+    "evidence_embeddedstream",  # with the vectors
+    "evidence_erasure",  # the receipt
+}
 
 
 def test_the_docs_give_the_place_of_every_table() -> None:
