@@ -50,7 +50,7 @@ def test_the_doctor_walks_through_it(reached: Reached) -> None:
     with way.client() as client:
         findings: list[Finding] = diagnose(way.url, client, bearer=tokens["dora@mcp"])
 
-    assert {each.outcome for each in findings} == {Outcome.WORKS}, findings
+    assert [each for each in findings if each.outcome is not Outcome.WORKS] == []
     assert len(findings) == 15
 
 
