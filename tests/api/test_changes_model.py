@@ -22,6 +22,8 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 PATH = "/v1/streams/things/records"
 CONNECTIONS = ("cin_x", "cin_y")
 THINGS: dict[str, Any] = {

@@ -7,10 +7,13 @@ import sys
 from collections import Counter
 from datetime import datetime
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from demo import life, people
 from tests.demo import index
+
+pytestmark = pytest.mark.slow
 
 
 def _digest() -> str:

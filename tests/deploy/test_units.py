@@ -12,6 +12,8 @@ from tests.deploy.shipped import DEPLOY, environment_file, parsed, unit, unit_te
 from tests.pdpp_site.web import free_port
 from tests.tools import require_program
 
+pytestmark = pytest.mark.slow
+
 UNITS = ("pdpp.service", "pdpp@.service")
 MOST_EXPOSED = 20
 """Tenths, as systemd-analyze counts: a service without any hardening has 96."""

@@ -14,7 +14,7 @@ from tests.importers.test_bank_csv import bookings, put
 from tests.importers.test_bank_formats import booking, document, ofx
 from tests.world import NOW
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 IBAN = "DE89370400440532013000"
 AMOUNTS = [Decimal("-42.0"), Decimal("-9.99"), Decimal("-9.99"), Decimal("2000.0")]

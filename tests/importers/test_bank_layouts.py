@@ -14,7 +14,7 @@ from tests.importers.imports import receipts, records, run
 from tests.importers.test_bank_formats import booking, document, ofx
 from tests.importers.torture_kit import read_directly, read_stream
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 
 def put(path: Path, content: str | bytes) -> Path:

@@ -13,7 +13,7 @@ from importers.models import ImportReceipt
 from tests.importers.imports import connection, latest, receipts, records, run
 from tests.world import NOW
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 TODAY = "2026-11-22T12:00:00Z"
 

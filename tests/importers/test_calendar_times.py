@@ -7,7 +7,7 @@ import pytest
 
 from tests.importers.imports import latest, receipts, records, run
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 HEAD = "BEGIN:VCALENDAR\nVERSION:2.0\n"
 FOREIGN_ZONE = """BEGIN:VTIMEZONE

@@ -23,7 +23,7 @@ from importers.core.text import html_to_text
 from importers.models import ImportRun
 from tests.importers.imports import latest, one, read_all, receipts, records, run
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 MAIL = b"From a@b.example Mon Jan  5 08:30:00 2026\nMessage-ID: <%d@b.example>\n"
 
 

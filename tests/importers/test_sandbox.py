@@ -21,7 +21,7 @@ from importers.runs.preview import preview_export
 from importers.runs.record_feed import AttachmentSpool, RecordFeed
 from tests.importers.imports import TORTURE, latest, receipts, records, run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.subprocess]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.subprocess]
 
 MANIFEST = """
 [[importers]]

@@ -23,7 +23,7 @@ from tests.importers.test_dav import card
 from tests.importers.test_feeds import rss
 from tests.importers.webdav_server import WebdavServer
 
-pytestmark = pytest.mark.subprocess
+pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
 
 DAV_USER = "ida0@mail.example"
 

@@ -8,7 +8,7 @@ from tests.importers.imports import one, receipts, run
 from tests.importers.test_bank_csv import bookings, put
 from tests.importers.test_bank_formats import booking, document, ofx
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 
 def amounts() -> list[str]:

@@ -14,7 +14,7 @@ from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import parsed_text, structured, text_of
 from tests.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 BOX, OTHER_BOX = "cin_" + "b" * 24, "cin_" + "c" * 24
 # What grows most between one form and the next: keys that no id carries, letters that nobody sees,

@@ -15,6 +15,8 @@ from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import ERAS, error_of, parsed_text, with_client
 from tests.scenarios import scenario
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent.parent
 MODULE = "tests.mcp_adapter.stdio_server"
 INITIALIZE = (

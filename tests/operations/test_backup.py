@@ -36,6 +36,8 @@ from operations.backup.table_copy import backup_tables
 from tests.world import MAIL, NOW, PERSONAL, World, mail
 from tests.write import processes
 
+pytestmark = pytest.mark.slow
+
 LIST = "/v1/streams/messages/records"
 SCRATCH_DATABASES = "SELECT datname FROM pg_database WHERE starts_with(datname, %s)"
 UNUSUAL_TEXT = "tab\t line\nback\\slash \\N \\. \u2028 \U0001f600 'quote' \"q\" {curly} NULL \r end"

@@ -32,6 +32,8 @@ from tests.operations.proxy import running as proxied
 from tests.pdpp_site.web import served
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 Diagnose: TypeAlias = Callable[..., list[Finding]]
 
 

@@ -38,6 +38,8 @@ from tests.operations.notification_receivers import (
 )
 from tests.world import PERSONAL, World
 
+pytestmark = pytest.mark.slow
+
 START = "2026-11-22T12:00:00Z"
 SECRET_PATH = "/hook-7f3a"
 

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from operations.backup.errors import BackupError, OtherRecoveryKeyError, RecoveryWordsError
 from operations.backup.keys import RecoveryKey, fingerprint
 
+pytestmark = pytest.mark.slow
+
 KEY = RecoveryKey(bytes(range(16)))
 WORDS = [
     "abandon",

@@ -20,6 +20,8 @@ from pdpp_site.wsgi_bridge import StartResponse
 from tests.pdpp_site.test_site import Endpoint, django
 from tests.pdpp_site.web import Web, read_until, served
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="every address of 127.0.0.0/8 is local on Linux alone"
 )

@@ -15,6 +15,8 @@ from tests.pdpp_site.test_site import site
 from tests.pdpp_site.web import served
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 PERSON = {"Accept": "text/html"}
 
 

@@ -16,6 +16,8 @@ from owner.oauth.server import GRANT_TYPES
 from tests.owner.consent.client import CALLBACK, CHALLENGE
 from tests.world import PERSONAL, World
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = {
     "NUL": b"a\x00b",
     "surrogate and no UTF-8": b"\xed\xa0\x80\xff\xfe",

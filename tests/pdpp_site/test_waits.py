@@ -30,7 +30,7 @@ from tests.world import World
 LONG = 600
 """Far longer than PATIENCE, so that what arrives in time was not sent because the wait was over."""
 PATIENCE = 60.0
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 class Waited:

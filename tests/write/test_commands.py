@@ -18,6 +18,8 @@ from evidence.write.reindex import flush_pending_lists
 from tests.world import BANK, MAIL, PERSONAL, World
 from tests.write import stored
 
+pytestmark = pytest.mark.slow
+
 
 def run(*arguments: str, **options: Any) -> tuple[str, str]:
     """Run a command and return its standard output and error."""

@@ -20,7 +20,7 @@ from owner.models import Passkey
 from tests.owner.consent.authenticator import ORIGIN, Authenticator
 from tests.owner.consent.test_second_factor import PAGE, PASSWORD, START, enrol, is_in, phone
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 VERIFY, ADD = "/login/passkeys/options/verify", "/login/passkeys/add"
 REMOVE = "/login/passkeys/remove"

@@ -14,6 +14,8 @@ from owner.oauth.requests import delete_unused_registrations
 from tests.owner.consent.client import CALLBACK, Asking
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 HOSTS = {
     "client_name": "Claude Code",
     "redirect_uris": ["http://localhost:33418/callback"],

@@ -15,6 +15,8 @@ from tests.owner.pages.browser import Browser, Form, Page
 from tests.owner.pages.giving import ADD, allow, at, bearers, give, of, review, what
 from tests.world import ACCOUNT, BANK, PERSONAL, World, mail
 
+pytestmark = pytest.mark.slow
+
 
 def newest() -> Grant:
     return Grant.unscoped.order_by("-issued_at").first() or pytest.fail("there is no grant")

@@ -19,6 +19,8 @@ from tests.operations.notification_receivers import add_channel, announce
 from tests.owner.pages.browser import Browser, Form, Page
 from tests.world import PERSONAL, World
 
+pytestmark = pytest.mark.slow
+
 LIST = "/v1/streams/messages/records"
 THREADS = "/v1/streams/threads/records"
 
