@@ -27,6 +27,8 @@ from tests.browser.chromium import (
 from tests.browser.test_owner import sign_in
 from tests.world import BANK, CHAT, PERSONAL, World
 
+pytestmark = pytest.mark.slow
+
 RAN = "document.body.id='ran'"
 PAGES = (
     "/",

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from importers.runs import background
 from tests.importers.imports import one, receipts, records, run
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 
 def put(path: Path, text: str, encoding: str = "utf-8") -> Path:

@@ -17,6 +17,8 @@ from tests.owner.pages.test_record_files import PNG
 from tests.owner.pages.test_record_files import post as post
 from tests.world import NOW, PERSONAL, World
 
+pytestmark = pytest.mark.slow
+
 FRAME = f"/html/{PERSONAL}/messages?key=m1"
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
 ELSEWHERE = "//tracker.example"
