@@ -135,7 +135,7 @@ class SourceAccount(models.Model):
     ``state`` covers exactly the records that are stored: both change in one transaction, which also
     increments ``version``. ``credential`` is encrypted and bound to the connection. ``last_run`` and
     ``problem`` are for the owner's pages and contain no text of a record. ``held_deletions`` are too
-    many to delete without a question, see ``write.synced_batches``; the owner agreed to those
+    many to delete without a question, see ``importers.sources.sync_batch``; the owner agreed to those
     of passes up to ``allowed_pass``. ``traffic`` has the bytes that were read on a day.
     """
 

@@ -1,4 +1,4 @@
-"""The owner, passkeys, setup links, sign-in attempts and clients."""
+"""The owner and the clients."""
 
 import datetime as dt
 

@@ -1,4 +1,4 @@
-"""Connections, counters and collector state of their streams, and the accounts that live sources read."""
+"""Connections, and the counters and collector state of their streams."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models

@@ -1,8 +1,8 @@
 """People: who occurs in the owner's records, joined by address and number.
 
 An identity is an address, a number, an id of a source, or a name without any of these. Mentions and
-counts are derived from the records, erased with them, and left out of backups. Only
-``evidence.write`` writes these tables and only the owner's pages read them: an identity that joins
+counts are derived from the records, erased with them, and left out of backups. Only ``mentions``
+writes these tables and only the owner's pages read them: an identity that joins
 sources must not reach a grant.
 """
 
