@@ -3,11 +3,11 @@
 from django.db import models
 from typing_extensions import override
 
-from evidence.models.accounts import Owner
 from evidence.models.connections import Connection
+from evidence.models.owners import Owned, OwnedKey, OwnedOne
 
 
-class ImportRun(models.Model):
+class ImportRun(Owned):
     """Import of one kind of data from one export into one connection.
 
     ``items_done`` counts items stored so far; an unfinished import of an export with the same
@@ -20,8 +20,7 @@ class ImportRun(models.Model):
         STOPPED = "stopped", "Stopped before its end"
 
     run_id = models.TextField(primary_key=True, db_collation="C")
-    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
-    connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
+    connection = OwnedKey(Connection, cascade=True)
     kind = models.TextField()
     label = models.TextField(help_text="The name of the file or folder.")
     fingerprint = models.TextField(db_collation="C")
@@ -40,58 +39,49 @@ class ImportRun(models.Model):
     started_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
-    unscoped = models.Manager["ImportRun"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.CheckConstraint(
                 name="import_status_known",
                 condition=models.Q(status__in=["running", "finished", "stopped"]),
             )
         ]
-        indexes = [models.Index(fields=["connection", "fingerprint"], name="import_of_an_export")]
+        indexes = [
+            models.Index(fields=["owner", "connection", "fingerprint"], name="import_of_an_export")
+        ]
 
     @override
     def __str__(self) -> str:
         return f"{self.kind} of {self.label}"
 
 
-class ImportReceipt(models.Model):
+class ImportReceipt(Owned):
     """One item that was not imported, or imported with a warning. ``item`` counts from 0."""
 
-    connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
-    run = models.ForeignKey(ImportRun, on_delete=models.CASCADE, related_name="+")
+    connection = OwnedKey(Connection, cascade=True)
+    run = OwnedKey(ImportRun, cascade=True)
     item = models.BigIntegerField()
     file = models.TextField()
     place = models.TextField()
     code = models.TextField()
     detail = models.TextField()
 
-    unscoped = models.Manager["ImportReceipt"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
-
     @override
     def __str__(self) -> str:
         return f"{self.code} at {self.place}"
 
 
-class ImportChoice(models.Model):
+class ImportChoice(Owned):
     """An import option that the owner chose for a connection, reused by later imports."""
 
-    connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
+    connection = OwnedKey(Connection, cascade=True)
     name = models.TextField(db_collation="C")
     value = models.JSONField()
 
-    unscoped = models.Manager["ImportChoice"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.UniqueConstraint(
-                fields=["connection", "name"], name="import_choice_once_per_connection"
+                fields=["owner", "connection", "name"], name="import_choice_once_per_connection"
             )
         ]
 
@@ -100,7 +90,7 @@ class ImportChoice(models.Model):
         return self.name
 
 
-class WaitingExport(models.Model):
+class WaitingExport(Owned):
     """An export in a watched folder that its owner was asked about.
 
     ``question`` is empty once nothing is open. ``answer`` has the form values of the owner, which apply
@@ -108,7 +98,6 @@ class WaitingExport(models.Model):
     """
 
     waiting_id = models.TextField(primary_key=True, db_collation="C")
-    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
     path = models.TextField(db_collation="C")
     question = models.TextField()
     flag = models.TextField(help_text="The option of the command line that answers.")
@@ -116,10 +105,7 @@ class WaitingExport(models.Model):
     is_due = models.BooleanField(default=False, help_text="Answered, and not imported yet.")
     asked_at = models.DateTimeField()
 
-    unscoped = models.Manager["WaitingExport"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.UniqueConstraint(fields=["owner", "path"], name="waiting_export_once_per_path")
         ]
@@ -129,7 +115,7 @@ class WaitingExport(models.Model):
         return self.path
 
 
-class SourceAccount(models.Model):
+class SourceAccount(Owned):
     """The account from which a source keeps one connection up to date.
 
     ``state`` covers exactly the records that are stored: both change in one transaction, which also
@@ -139,9 +125,7 @@ class SourceAccount(models.Model):
     of passes up to ``allowed_pass``. ``traffic`` has the bytes that were read on a day.
     """
 
-    connection = models.OneToOneField(
-        Connection, on_delete=models.CASCADE, primary_key=True, related_name="+"
-    )
+    connection = OwnedOne(Connection, primary_key=True, cascade=True)
     source_name = models.TextField(db_collation="C")
     settings = models.JSONField(default=dict)
     credential = models.BinaryField(null=True)
@@ -159,10 +143,7 @@ class SourceAccount(models.Model):
     succeeded_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
 
-    unscoped = models.Manager["SourceAccount"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         indexes = [models.Index(fields=["due_at"], name="source_account_due")]
 
     @override
@@ -170,17 +151,15 @@ class SourceAccount(models.Model):
         return f"{self.source_name} of {self.connection_id}"
 
 
-class SyncedItem(models.Model):
+class SyncedItem(Owned):
     """An item of an account, such as a message in a folder, and the record made from it.
 
     ``mark`` is what the source remembers of it, such as its flags. ``is_ours``: the record did not
     exist before. ``gone_pass`` is the pass that no longer found the item.
     """
 
-    pk = models.CompositePrimaryKey("connection_id", "container", "ref")
-    connection = models.ForeignKey(
-        Connection, on_delete=models.CASCADE, related_name="+", db_index=False
-    )
+    pk = models.CompositePrimaryKey("owner_id", "connection_id", "container", "ref")
+    connection = OwnedKey(Connection, cascade=True)
     container = models.TextField(db_collation="C")
     ref = models.TextField(db_collation="C")
     stream = models.TextField(db_collation="C")
@@ -190,14 +169,13 @@ class SyncedItem(models.Model):
     gone_pass = models.BigIntegerField(null=True)
     seen_at = models.DateTimeField()
 
-    unscoped = models.Manager["SyncedItem"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         indexes = [
-            models.Index(fields=["connection", "record_key"], name="synced_item_of_record"),
             models.Index(
-                fields=["connection", "gone_pass"],
+                fields=["owner", "connection", "record_key"], name="synced_item_of_record"
+            ),
+            models.Index(
+                fields=["owner", "connection", "gone_pass"],
                 name="synced_item_gone",
                 condition=models.Q(gone_pass__isnull=False),
             ),

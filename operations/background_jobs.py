@@ -27,7 +27,7 @@ from evidence.events.event_scheduler import (
 from evidence.ledger.checkpoints import create_checkpoint
 from evidence.ledger.proof import verify_daily
 from evidence.ledger.readings import recount_shown_records
-from evidence.models.accounts import get_or_create_owner
+from evidence.models.owners import get_or_create_owner
 from evidence.read.bookmarks import delete_unused_bookmarks
 from evidence.search.embedding import configured_embedder
 from evidence.write import app_data

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from evidence.access.grant_states import with_grant_state
 from evidence.ledger.disclosures import first_disclosure_at
-from evidence.models.accounts import OWNER_ID
+from evidence.models.owners import current_owner
 from operations.doctor import HOSTS, diagnose
 from owner.grants.access_request import LOOPBACK_HOSTS
 from owner.permissions import owner_required
@@ -276,7 +276,7 @@ def connect_status(request: HttpRequest) -> HttpResponse:
 def connection_progress(since: datetime) -> ConnectionProgress:
     """Return the progress of the app that was last allowed access after `since`."""
     rows = with_grant_state(timezone.now()).filter(
-        package__owner_id=OWNER_ID, package__created_at__gte=since
+        package__owner_id=current_owner(), package__created_at__gte=since
     )
     newest = rows.order_by("-package__created_at").first()
     if newest is None:

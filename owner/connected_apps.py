@@ -30,7 +30,7 @@ from evidence.access.scope import QuotaUsage
 from evidence.events.subscriptions import receiver_hosts_by_client
 from evidence.ledger.disclosures import last_answer_by_client
 from evidence.ledger.readings import APPS, Reading, last_days, list_readings, sum_by_client
-from evidence.models.accounts import OWNER_ID
+from evidence.models.owners import current_owner
 from evidence.models.grants import Grant, PermissionRequest
 from owner.grants.term_forms import usage_texts
 from owner.permissions import is_owner, owner_required
@@ -198,10 +198,10 @@ def unseen_alerts(request: HttpRequest) -> dict[str, Any]:
     """Context processor: alerts and open permission requests, queried only where a page shows them."""
 
     def alerts() -> list[AlertMessage]:
-        return open_alerts(OWNER_ID) if _is_signed_in(request) else []
+        return open_alerts(current_owner()) if _is_signed_in(request) else []
 
     def requests() -> list[PermissionRequest]:
-        return open_requests(OWNER_ID, now=timezone.now()) if _is_signed_in(request) else []
+        return open_requests(current_owner(), now=timezone.now()) if _is_signed_in(request) else []
 
     loaders: dict[str, Callable[[], object]] = {
         "owner_alerts": alerts,
@@ -222,7 +222,7 @@ def acknowledge_alert(request: HttpRequest) -> HttpResponse:
     alert_id = request.POST.get("alert", "")
     if not (alert_id.isascii() and alert_id.isdigit() and len(alert_id) <= 18):
         raise Http404
-    mark_alert_seen(int(alert_id), owner_id=OWNER_ID, now=timezone.now())
+    mark_alert_seen(int(alert_id), owner_id=current_owner(), now=timezone.now())
     return redirect("connected-apps")
 
 
@@ -269,7 +269,7 @@ APP_ACTIONS = {
 @owner_required
 def connected_apps(request: HttpRequest) -> HttpResponse:
     """List all apps, those without current access folded away."""
-    apps = list_apps(OWNER_ID, now=timezone.now())
+    apps = list_apps(current_owner(), now=timezone.now())
     context = {
         "here": "connected-apps",
         "current": [app for app in apps if app.is_current],
@@ -300,7 +300,7 @@ def app_action(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _app_or_404(client_id: str, now: datetime) -> App:
-    for app in list_apps(OWNER_ID, now=now):
+    for app in list_apps(current_owner(), now=now):
         if app.client_id == client_id:
             return app
     raise Http404

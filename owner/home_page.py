@@ -17,7 +17,7 @@ from evidence.access.grant_text import format_day
 from evidence.access.owner_notices import ending_grants, open_alerts, refused_calls
 from evidence.access.owner_scope import owner_scope
 from evidence.access.permission_requests import link_token, open_requests, request_sentence
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Package
 from importers.runs.store import stopped_runs

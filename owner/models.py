@@ -4,7 +4,7 @@ from django.db import models
 from django_otp.models import Device, DeviceManager
 from typing_extensions import override
 
-from evidence.models.accounts import Owner
+from evidence.models.owners import Owner
 
 
 class SetupLink(models.Model):

@@ -19,7 +19,7 @@ from django.utils.translation.trans_real import parse_accept_lang_header
 from django.views.decorators.http import require_http_methods
 
 from evidence.access.buckets import is_time_zone
-from evidence.models.accounts import OWNER_ID, Owner
+from evidence.models.owners import current_owner, Owner
 from owner.form_fields import LANGUAGE_NAMES, set_choices
 from owner.permissions import owner_required
 from owner.site import owner
@@ -69,7 +69,7 @@ def middleware(
 
 
 def _stored_time_zone() -> ZoneInfo | None:
-    name = Owner.unscoped.filter(pk=OWNER_ID).values_list("time_zone", flat=True).first()
+    name = Owner.unscoped.filter(pk=current_owner()).values_list("time_zone", flat=True).first()
     return ZoneInfo(name) if name in zone_names() else None
 
 
@@ -137,7 +137,7 @@ class PreferencesForm(forms.Form):
     def save(self) -> None:
         chosen = {name: self.cleaned_data[name] for name in ("time_zone", "language", "country")}
         chosen["country"] = chosen["country"] or country_of(chosen["time_zone"], chosen["language"])
-        Owner.unscoped.filter(pk=OWNER_ID).update(**chosen)
+        Owner.unscoped.filter(pk=current_owner()).update(**chosen)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

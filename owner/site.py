@@ -22,7 +22,7 @@ from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 from typing_extensions import override
 
-from evidence.models.accounts import Owner, get_or_create_owner
+from evidence.models.owners import Owner, get_or_create_owner
 from owner.form_fields import PlainForm
 from owner.permissions import View, is_owner, with_security_headers
 

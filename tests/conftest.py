@@ -22,7 +22,9 @@ from pytest_django import DjangoDbBlocker
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
+from evidence.models import owners
 from tests.distributed import cluster
+from tests.owners import OWNER_ID
 from tests.tools import needs_extra
 
 if TYPE_CHECKING:
@@ -130,6 +132,15 @@ def _only_tables_with_rows_are_flushed() -> Iterator[None]:
 
 
 WRITTEN_BY_MIGRATE = {"auth_permission", "django_content_type"}
+
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tests_act_for_the_first_owner(django_test_environment: None) -> Iterator[None]:
+    """Requests, commands and jobs name an owner themselves; what a test calls directly is the first one's."""
+    with pytest.MonkeyPatch.context() as patch, owners.acting_for(OWNER_ID):
+        patch.setattr(owners, "new_owner_id", lambda: OWNER_ID)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,7 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from evidence.api import urls
 from evidence.api.base_views import GrantedView
-from evidence.models.accounts import Owner
+from evidence.models.owners import Owner
 from evidence.write.blobs import put_blob
 from mcp_adapter.surfaces import TOOLS
 from owner.records import people_index

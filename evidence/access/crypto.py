@@ -29,11 +29,13 @@ from django.conf import settings
 
 from evidence.access.scope import Scope
 from evidence.errors import CursorExpired, InvalidCursor
+from evidence.models.owners import current_owner
 
 OWNER_PREFIX = "pdpp_own_"
 ACCESS_PREFIX = "pdpp_at_"
 REFRESH_PREFIX = "pdpp_rt_"
 MAX_BEARER_CHARS = 200
+MAX_OWNER_ID_CHARS = 32
 NONCE_BYTES = 12
 TAG_BYTES = 16
 
@@ -52,9 +54,19 @@ def new_id(prefix: str) -> str:
     return prefix + secrets.token_hex(12)
 
 
-def new_bearer(prefix: str) -> str:
-    """Return a bearer token of 256 random bits. The database stores only its digest."""
-    return prefix + secrets.token_urlsafe(32)
+def new_secret(prefix: str) -> str:
+    """Return a secret of 256 random bits of the current owner. The database stores only its digest.
+
+    The owner's public id stands before the random part, so that a statement can name the owner.
+    """
+    return f"{prefix}{current_owner()}_{secrets.token_urlsafe(32)}"
+
+
+def owner_in(secret: str, prefix: str) -> str:
+    """Return the id of the owner in a secret, which nobody need have; empty if it has none."""
+    owner_id, separator, _ = secret.removeprefix(prefix).partition("_")
+    is_ours = bool(separator) and secret.startswith(prefix) and len(owner_id) <= MAX_OWNER_ID_CHARS
+    return owner_id if is_ours and owner_id.isascii() and owner_id.isalnum() else ""
 
 
 @lru_cache(maxsize=32)

@@ -38,7 +38,7 @@ from evidence.access.scope import (
 from evidence.access.sql import SQL, fetch_all_generic_plan
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.errors import GrantConsumed, GrantRevoked, InvalidRequest
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.events import Bookmark
 from evidence.models.grants import AccessToken, Grant, Package

@@ -18,7 +18,7 @@ from evidence.access.grant_terms import StreamRequest as StreamRequest
 from evidence.access.grant_terms import resolve_terms, serialize_terms
 from evidence.access.scope import StreamTerms
 from evidence.errors import ConnectionNotFound, InvalidRequest
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant, Package
 from evidence.models.sources import Source, load_declarations

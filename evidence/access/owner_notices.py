@@ -9,7 +9,7 @@ from django.db.models import F, QuerySet
 from evidence.access.grant_states import GrantState, filter_state, with_grant_state
 from evidence.access.grant_text import humanize, stream_label
 from evidence.access.sql import SQL, fetch_all_generic_plan
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.models.grants import Grant, Package
 from evidence.models.quotas import Alert, RefusedCall
 from evidence.models.sources import load_declarations
@@ -150,11 +150,12 @@ MAX_REFUSED_CALLS_PER_HOUR = 500
 # Asynchronous commit, so that a refused call does not wait for the disk.
 STORE_REFUSED_CALL = """
 -- Store a refused call, unless the client had too many in the last hour. One query.
--- Parameters: client id, an hour ago, maximum, the columns of the row, maximum.
+-- Parameters: owner id, client id, an hour ago, maximum, the columns of the row, maximum.
 WITH async_commit AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
 recent_calls AS MATERIALIZED (
     SELECT count(*) AS calls FROM (
-        SELECT FROM evidence_refusedcall WHERE client_id = %s AND at > %s LIMIT %s
+        SELECT FROM evidence_refusedcall
+        WHERE owner_id = %s AND client_id = %s AND at > %s LIMIT %s
     ) c
 )
 INSERT INTO evidence_refusedcall
@@ -182,7 +183,7 @@ class RefusedCallDetails:
 def store_refused_call(call: RefusedCallDetails, *, now: datetime) -> None:
     """Store a refused call, after the transaction of the read has ended. One query."""
     values = (
-        call.client_id, now - timedelta(hours=1), MAX_REFUSED_CALLS_PER_HOUR,
+        call.owner_id, call.client_id, now - timedelta(hours=1), MAX_REFUSED_CALLS_PER_HOUR,
         call.owner_id, now, call.client_id, call.token_id, call.request_id, call.route, call.code,
         call.param, call.stream, call.clause, MAX_REFUSED_CALLS_PER_HOUR,
     )  # fmt: skip

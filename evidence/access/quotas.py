@@ -198,7 +198,7 @@ def set_quotas(grant_id: str, maximums: QuotaLimits, *, now: datetime) -> None:
             for (measure, period), most in sorted(maximums.items())
         ],
         update_conflicts=True,
-        unique_fields=["grant", "measure", "period"],
+        unique_fields=["owner", "grant", "measure", "period"],
         update_fields=["most"],
     )
 
@@ -225,7 +225,7 @@ def set_tripwire_share(grant_id: str, share: int | None) -> None:
             for stream in sorted(terms["name"] for terms in streams)
         ],
         update_conflicts=True,
-        unique_fields=["grant", "stream"],
+        unique_fields=["owner", "grant", "stream"],
         update_fields=["slack"],
     )
 

@@ -16,8 +16,9 @@ from evidence.access.crypto import (
     OWNER_PREFIX,
     bearer_digest,
     bearer_digests,
-    new_bearer,
     new_id,
+    new_secret,
+    owner_in,
 )
 from evidence.access.grant_terms import parse_terms
 from evidence.access.grants import lock_packages
@@ -41,6 +42,7 @@ from evidence.errors import (
     WrongTokenKind,
 )
 from evidence.models.grants import AccessToken, Grant, Package
+from evidence.models.owners import current_owner
 
 SELECT_RIGHTS = """
 SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t.revoked_at,
@@ -50,11 +52,12 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
             g.expires_at IS NOT NULL AND g.expires_at <= %s, g.paused_at IS NOT NULL,
             (SELECT jsonb_agg(jsonb_build_array(q.measure, q.period, q.most, q.used,
                     extract(epoch FROM q.since)))
-                FROM evidence_quota q WHERE q.grant_id = coalesce(g.extends_id, g.grant_id)),
+                FROM evidence_quota q
+                WHERE q.owner_id = g.owner_id AND q.grant_id = coalesce(g.extends_id, g.grant_id)),
             g.access_mode = 'single_use',
             g.readable_until IS NOT NULL AND g.readable_until <= %s, g.extends_id) ORDER BY g.issued_at, g.grant_id)::text
         FROM evidence_grant g
-        WHERE g.package_id = t.package_id AND (g.extends_id IS NULL OR g.expires_at > %s)),
+        WHERE g.owner_id = t.owner_id AND g.package_id = t.package_id AND (g.extends_id IS NULL OR g.expires_at > %s)),
     (SELECT jsonb_agg(jsonb_build_array(c.connection_id, c.display_name, c.languages, c.source_id,
             c.identities, c.indexed_languages, c.indexed_analyser)
             ORDER BY c.display_name, c.connection_id)::text
@@ -66,27 +69,27 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
 """
 FIND_BY_DIGEST = f"""
 -- Find a bearer token with its grants, quotas, connections and sources.
--- Parameters: now, now, now, token digest. One query per request.
+-- Parameters: now, now, now, owner id, token digest. One query per request.
 {SELECT_RIGHTS}
 FROM evidence_accesstoken t
-LEFT JOIN evidence_package p ON p.package_id = t.package_id
-WHERE t.digest = %s
+LEFT JOIN evidence_package p ON p.owner_id = t.owner_id AND p.package_id = t.package_id
+WHERE t.owner_id = %s AND t.digest = %s
 """
 FIND_BY_PACKAGE = f"""
--- Find the same rights of a package, without a token. Parameters: now, now, now, package id.
+-- Find the same rights of a package, without a token. Parameters: now, now, now, owner id, package id.
 {SELECT_RIGHTS}
 FROM (SELECT package_id AS token_id, 'client' AS kind, '' AS resource, owner_id, package_id,
         NULL::timestamptz AS expires_at, NULL::timestamptz AS revoked_at
-    FROM evidence_package WHERE package_id = %s) t
-JOIN evidence_package p ON p.package_id = t.package_id
+    FROM evidence_package WHERE owner_id = %s AND package_id = %s) t
+JOIN evidence_package p ON p.owner_id = t.owner_id AND p.package_id = t.package_id
 """
 
 FIND_BY_ID = f"""
--- Find the rights of a token again. Parameters: now, now, now, token id.
+-- Find the rights of a token again. Parameters: now, now, now, owner id, token id.
 {SELECT_RIGHTS}
 FROM evidence_accesstoken t
-LEFT JOIN evidence_package p ON p.package_id = t.package_id
-WHERE t.token_id = %s
+LEFT JOIN evidence_package p ON p.owner_id = t.owner_id AND p.package_id = t.package_id
+WHERE t.owner_id = %s AND t.token_id = %s
 """
 
 Grants = tuple[GrantTerms, ...]
@@ -121,7 +124,7 @@ def create_token(
 
     An ``approval`` works only once per resource.
     """
-    bearer = new_bearer(ACCESS_PREFIX)
+    bearer = new_secret(ACCESS_PREFIX)
     store_token(
         bearer,
         package=package,
@@ -144,7 +147,7 @@ def token_exists(approval: str, *, package_id: str) -> bool:
 
 def create_owner_token(*, owner_id: str, now: datetime, expires_at: datetime | None = None) -> str:
     """Create a bearer token for the owner's own programs, valid at ``/v1`` only."""
-    bearer = new_bearer(OWNER_PREFIX)
+    bearer = new_secret(OWNER_PREFIX)
     _store(
         bearer,
         kind=TokenKind.OWNER,
@@ -213,7 +216,7 @@ def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
 
 def authenticate_again(scope: Scope, *, now: datetime) -> Scope:
     """Return the current scope of a token that was authenticated. One query. Raises like then."""
-    row = _fetch_row(FIND_BY_ID, (now, now, now, scope.token_id))
+    row = _fetch_row(FIND_BY_ID, (now, now, now, scope.owner_id, scope.token_id))
     if row is None:
         raise AuthenticationRequired(message="The bearer token is not known.")
     _check(row, row.resource, now)
@@ -226,7 +229,7 @@ def package_scope(package_id: str, *, on_behalf_of: str, now: datetime) -> Scope
     The ledger shows ``on_behalf_of`` in place of a token id. Raises ``GrantRevoked``,
     ``GrantConsumed``, ``GrantExpired`` or ``GrantPaused`` like ``authenticate``.
     """
-    row = _fetch_row(FIND_BY_PACKAGE, (now, now, now, package_id))
+    row = _fetch_row(FIND_BY_PACKAGE, (now, now, now, current_owner(), package_id))
     if row is None or row.package_revoked_at is not None:
         raise GrantRevoked
     return _scope(row, token_id=on_behalf_of)
@@ -282,8 +285,10 @@ def _check(row: TokenRow, resource: str, now: datetime) -> None:
 def _find_token(bearer: str, now: datetime) -> TokenRow | None:
     if len(bearer) > MAX_BEARER_CHARS:
         return None
+    owner_id = owner_in(bearer, ACCESS_PREFIX) or owner_in(bearer, OWNER_PREFIX)
     rows = (
-        _fetch_row(FIND_BY_DIGEST, (now, now, now, digest)) for digest in bearer_digests(bearer)
+        _fetch_row(FIND_BY_DIGEST, (now, now, now, owner_id, digest))
+        for digest in bearer_digests(bearer)
     )
     return next((row for row in rows if row is not None), None)
 

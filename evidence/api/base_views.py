@@ -44,6 +44,7 @@ from evidence.errors import (
 )
 from evidence.ledger.entries import DisclosedAnswer, DisclosedItem
 from evidence.ledger.writer import read_and_record, record_disclosure
+from evidence.models.owners import act_for, act_for_nobody
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +138,12 @@ class GrantedView(PublicView):
 
     @override
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        with act_for_nobody():
+            return self._dispatch_for_owner(request, *args, **kwargs)
+
+    def _dispatch_for_owner(
+        self, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
         response = self._dispatch_recorded(request, *args, **kwargs)
         if self.error is not None and 400 <= response.status_code < 500:
             record_refused_call(
@@ -265,6 +272,7 @@ class GrantedView(PublicView):
             super().perform_authentication(request)
             scope = request.auth
         if isinstance(scope, Scope):
+            act_for(scope.owner_id)
             is_repeated = self.caller is not None  # a right ended, or a record was erased
             self.caller = authenticate_again(scope, now=timezone.now()) if is_repeated else scope
 

@@ -18,12 +18,13 @@ from evidence.models.erasures import SHARE_ERASURE_LOCK
 LOCK_CHAINS = f"""
 -- Lock the chains of a response, and assign pseudonyms to its records that have none.
 -- A row is a pseudonym (connection, stream, key, pseudonym, nonce, was known) or a chain head.
--- Parameters: connection ids, streams, keys, owner id, digest before the first entry, chains.
+-- Parameters: connection ids, streams, keys, owner id three times, digest before the first entry, chains.
 WITH shown AS MATERIALIZED (
     SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]) AS s(connection_id, stream, record_key)
 ),
 known AS MATERIALIZED (
     SELECT p.* FROM shown s JOIN evidence_pseudonym p USING (connection_id, stream, record_key)
+    WHERE p.owner_id = %s
 ),
 unnamed AS MATERIALIZED (
     SELECT * FROM shown WHERE (connection_id, stream, record_key) NOT IN
@@ -33,16 +34,16 @@ shared AS MATERIALIZED (
     {SHARE_ERASURE_LOCK} FROM (SELECT DISTINCT connection_id FROM unnamed ORDER BY 1) AS c
 ),
 new AS (
-    INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym)
-    SELECT connection_id, stream, record_key, gen_random_uuid() FROM unnamed
+    INSERT INTO evidence_pseudonym (owner_id, connection_id, stream, record_key, pseudonym)
+    SELECT %s, connection_id, stream, record_key, gen_random_uuid() FROM unnamed
     WHERE (SELECT count(*) FROM shared) > 0
-    ORDER BY 1, 2, 3 ON CONFLICT DO NOTHING
+    ORDER BY 1, 2, 3, 4 ON CONFLICT DO NOTHING
     RETURNING connection_id, stream, record_key, pseudonym, nonce
 ),
 held AS (
     INSERT INTO evidence_chain (chain, owner_id, seq, digest, seal)
     SELECT c, %s, 0, %s, '' FROM unnest(%s::text[]) AS n(c) ORDER BY c
-    ON CONFLICT (chain) DO UPDATE SET seq = evidence_chain.seq RETURNING chain, seq, digest
+    ON CONFLICT (owner_id, chain) DO UPDATE SET seq = evidence_chain.seq RETURNING chain, seq, digest
 )
 SELECT connection_id, stream, record_key, pseudonym, nonce, true, NULL::bigint, NULL::bytea FROM known
 UNION ALL SELECT connection_id, stream, record_key, pseudonym, nonce, false, NULL, NULL FROM new
@@ -53,13 +54,13 @@ LOCK_HEADS = """
 -- Lock the chains of a response. Parameters: owner id, digest before the first entry, chains.
 INSERT INTO evidence_chain (chain, owner_id, seq, digest, seal)
 SELECT c, %s, 0, %s, '' FROM unnest(%s::text[]) AS n(c) ORDER BY c
-ON CONFLICT (chain) DO UPDATE SET seq = evidence_chain.seq RETURNING chain, seq, digest
+ON CONFLICT (owner_id, chain) DO UPDATE SET seq = evidence_chain.seq RETURNING chain, seq, digest
 """
 SHARE_LOCKS = f"{SHARE_ERASURE_LOCK} FROM unnest(%s::text[]) AS c(connection_id)"
 # Citus would collect the rows of a SELECT first; it sends each of these rows to its shard.
 INSERT_PSEUDONYMS = """
 -- Parameters: connection id, stream, key, pseudonym, nonce of each record. One query.
-INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym, nonce)
+INSERT INTO evidence_pseudonym (owner_id, connection_id, stream, record_key, pseudonym, nonce)
 VALUES {rows}
 ON CONFLICT DO NOTHING RETURNING connection_id, stream, record_key, pseudonym, nonce
 """
@@ -70,7 +71,9 @@ def _lock(keys: Sequence[RecordKey], heads_of: tuple[str, bytes, str]) -> Sequen
     """Return the rows of LOCK_CHAINS. On a cluster, other statements read and write the same."""
     if not settings.PDPP_DISTRIBUTED:
         columns = (text_array(key[column] for key in keys) for column in range(3))
-        return fetch_all_generic_plan(SQL(LOCK_CHAINS, (*columns, *heads_of)))
+        return fetch_all_generic_plan(
+            SQL(LOCK_CHAINS, (*columns, heads_of[0], heads_of[0], *heads_of))
+        )
     rows = [(*row, True, None, None) for row in fetch_pseudonyms(keys)]
     unnamed = sorted(set(keys) - {row[:3] for row in rows})
     if unnamed:

@@ -11,7 +11,7 @@ from django.db.models import Count, Func, Max, Min, OuterRef, QuerySet, Subquery
 from django.db.models.functions import TruncDate
 
 from evidence.ledger.entries import owner_chain
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.models.ledger import Chain, Disclosure, Pseudonym
 
 

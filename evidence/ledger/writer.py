@@ -59,7 +59,7 @@ _chain_locks = [threading.Lock() for _ in range(64)]
 
 
 ENTRY_TYPES = {
-    "chain": "text", "seq": "bigint", "at": "timestamptz", "client_id": "text", "token_id": "text",
+    "owner_id": "text", "chain": "text", "seq": "bigint", "at": "timestamptz", "client_id": "text", "token_id": "text",
     "request_id": "text", "route": "text", "covered": "text", "record_count": "int",
     "size_bytes": "bigint", "pseudonyms": "uuid[]", "record_digests": "bytea[]",
     "previous": "bytea", "digest": "bytea",
@@ -82,7 +82,7 @@ WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true
 entry ({ENTRY_COLUMNS}, seal) AS (VALUES {{entries}}),
 shown (grant_id, stream, records) AS (VALUES {{shown}}),
 held AS MATERIALIZED (
-    SELECT c.chain FROM evidence_chain AS c JOIN entry AS e ON e.chain = c.chain
+    SELECT c.chain FROM evidence_chain AS c JOIN entry AS e ON e.owner_id = c.owner_id AND e.chain = c.chain
     WHERE c.seq = e.seq - 1 AND c.digest = e.previous
     ORDER BY c.chain FOR UPDATE OF c
 ),
@@ -104,13 +104,14 @@ added AS (
 ),
 moved AS (
     UPDATE evidence_chain AS c SET seq = e.seq, digest = e.digest, seal = e.seal
-    FROM entry AS e, verdict WHERE c.chain = e.chain AND is_unchanged
+    FROM entry AS e, verdict
+    WHERE c.owner_id = e.owner_id AND c.chain = e.chain AND is_unchanged
 ),
 watched AS (
-    INSERT INTO evidence_watch AS w (grant_id, stream, slack)
-    SELECT s.grant_id, s.stream, %s - s.records FROM shown AS s, verdict
+    INSERT INTO evidence_watch AS w (owner_id, grant_id, stream, slack)
+    SELECT %s, s.grant_id, s.stream, %s - s.records FROM shown AS s, verdict
     WHERE s.grant_id IS NOT NULL AND is_unchanged
-    ON CONFLICT (grant_id, stream) DO UPDATE SET slack = w.slack + excluded.slack - %s
+    ON CONFLICT (owner_id, grant_id, stream) DO UPDATE SET slack = w.slack + excluded.slack - %s
     RETURNING w.grant_id, w.stream, w.slack
 )
 SELECT is_unchanged, NULL AS grant_id, NULL AS stream FROM verdict
@@ -222,7 +223,9 @@ def _insert(
         ChainHead(entry.chain, entry.seq, entry.digest(head.digest))
         for entry, head in zip(entries, heads, strict=True)
     ]
-    rows = zip(map(_row, entries), heads, new_heads, strict=True)
+    rows = zip(
+        (_row(entry, draft.scope.owner_id) for entry in entries), heads, new_heads, strict=True
+    )
     shown: Sequence[tuple[object, ...]] = draft.shown or [(None, None, 0)]
     grants = 0 if draft.is_owners else len(heads)
     connection_ids = () if draft.is_owners else draft.connection_ids
@@ -233,7 +236,7 @@ def _insert(
         *(value for row in shown for value in row),
         len(heads), grants, text_array(connection_ids), len(connection_ids),
         *linked.values, len(references), draft.scope.token_id, slack_needed,
-        *not_erased.values, slack, slack,
+        *not_erased.values, draft.scope.owner_id, slack, slack,
     ]  # fmt: skip
     texts = linked.text, not_erased.text
     is_unchanged, used_up = _run(values, len(heads), len(shown), *texts)
@@ -258,9 +261,9 @@ def _run(
     return is_unchanged, [(grant_id, stream) for _, grant_id, stream in used_up]
 
 
-def _row(entry: LedgerEntry) -> tuple[Any, ...]:
+def _row(entry: LedgerEntry, owner_id: str) -> tuple[Any, ...]:
     return (
-        entry.chain, entry.seq, entry.at, entry.client_id, entry.token_id, entry.request_id,
+        owner_id, entry.chain, entry.seq, entry.at, entry.client_id, entry.token_id, entry.request_id,
         entry.route, entry.covered, entry.record_count, entry.size_bytes,
         text_array(pseudonym.hex for pseudonym in entry.pseudonyms),
         text_array(f"\\x{digest.hex()}" for digest in entry.record_digests),

@@ -1,7 +1,8 @@
 """The tables of evidence, in the order of docs/glossary.md: owner, sources, records, grants, ledger, events.
 
-Records, changes and search text are hash-partitioned by connection. Django cannot write that, so their
-tables are created by statements, and Django is told the state. Triggers freeze what is written once.
+Search text is hash-partitioned by owner and connection, which keeps the inverted index that a search in one
+connection reads small. Django cannot write that, nor the limits of records, so these tables are created
+by statements, and Django is told the state. Triggers freeze what is written once.
 """
 
 from django.conf import settings
@@ -11,8 +12,6 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import migrations
 from django.db.models import (
-    CASCADE,
-    PROTECT,
     SET_NULL,
     BigIntegerField,
     BinaryField,
@@ -35,11 +34,22 @@ from django.db.models import (
 )
 from django.db.models.functions import Lower
 
-from evidence.migrations import belongs, composite, refers, row_id, table, text_key
+from evidence.migrations import (
+    OwnerFirst,
+    belongs,
+    composite,
+    owned,
+    row_id,
+    same,
+    same_one,
+    table,
+    text_key,
+)
 
 PARTITIONS = 8
 PERSONAL_ROWS = """
 CREATE TABLE evidence_record (
+    owner_id text COLLATE "C" NOT NULL,
     connection_id text COLLATE "C" NOT NULL,
     stream text COLLATE "C" NOT NULL,
     record_key text COLLATE "C" NOT NULL
@@ -57,19 +67,20 @@ CREATE TABLE evidence_record (
     link_2 text COLLATE "C",
     link_3 text COLLATE "C",
     change_seq bigint NOT NULL,
-    PRIMARY KEY (connection_id, stream, record_key)
-) PARTITION BY HASH (connection_id);
-CREATE INDEX record_in_order ON evidence_record (connection_id, stream, sort_key, record_key);
-CREATE INDEX record_in_time ON evidence_record (connection_id, stream, consent_time);
+    PRIMARY KEY (owner_id, connection_id, stream, record_key)
+);
+CREATE INDEX record_in_order ON evidence_record (owner_id, connection_id, stream, sort_key, record_key);
+CREATE INDEX record_in_time ON evidence_record (owner_id, connection_id, stream, consent_time);
 -- Foreign keys by which records of other streams reach a record, the newest of a parent first.
-CREATE INDEX record_link_1 ON evidence_record (connection_id, stream, link_1, sort_key, record_key)
+CREATE INDEX record_link_1 ON evidence_record (owner_id, connection_id, stream, link_1, sort_key, record_key)
     WHERE link_1 IS NOT NULL;
-CREATE INDEX record_link_2 ON evidence_record (connection_id, stream, link_2, sort_key, record_key)
+CREATE INDEX record_link_2 ON evidence_record (owner_id, connection_id, stream, link_2, sort_key, record_key)
     WHERE link_2 IS NOT NULL;
-CREATE INDEX record_link_3 ON evidence_record (connection_id, stream, link_3, sort_key, record_key)
+CREATE INDEX record_link_3 ON evidence_record (owner_id, connection_id, stream, link_3, sort_key, record_key)
     WHERE link_3 IS NOT NULL;
 
 CREATE TABLE evidence_recordchange (
+    owner_id text COLLATE "C" NOT NULL,
     connection_id text COLLATE "C" NOT NULL,
     seq bigint NOT NULL,
     stream text COLLATE "C" NOT NULL,
@@ -78,11 +89,12 @@ CREATE TABLE evidence_recordchange (
     before jsonb,
     consent_time_before timestamptz,
     recorded_at timestamptz NOT NULL,
-    PRIMARY KEY (connection_id, seq)
-) PARTITION BY HASH (connection_id);
-CREATE INDEX change_of_record ON evidence_recordchange (connection_id, stream, record_key, seq);
+    PRIMARY KEY (owner_id, connection_id, seq)
+);
+CREATE INDEX change_of_record ON evidence_recordchange (owner_id, connection_id, stream, record_key, seq);
 
 CREATE TABLE evidence_searchtext (
+    owner_id text COLLATE "C" NOT NULL,
     connection_id text COLLATE "C" NOT NULL,
     stream text COLLATE "C" NOT NULL,
     record_key text COLLATE "C" NOT NULL,
@@ -90,23 +102,19 @@ CREATE TABLE evidence_searchtext (
     word_order bytea[] NOT NULL,
     authored_at timestamptz,
     analyser smallint NOT NULL,
-    PRIMARY KEY (connection_id, stream, record_key)
-) PARTITION BY HASH (connection_id);
-CREATE INDEX search_text_in_time ON evidence_searchtext (connection_id, stream, authored_at, record_key);
+    PRIMARY KEY (owner_id, connection_id, stream, record_key)
+) PARTITION BY HASH (owner_id, connection_id);
+CREATE INDEX search_text_in_time ON evidence_searchtext (owner_id, connection_id, stream, authored_at, record_key);
 CREATE INDEX search_text_terms ON evidence_searchtext USING gin (terms)
     WITH (fastupdate = on, gin_pending_list_limit = 65536);
 -- Without a long list of frequent lexemes the planner takes a rare word for a common one and walks the
 -- time index instead of the inverted one.
 ALTER TABLE evidence_searchtext ALTER COLUMN terms SET STATISTICS 1000;
 """
-PERSONAL_ROWS += "".join(
-    f"CREATE TABLE {table}_p{number} PARTITION OF {table}"
-    f" FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {number});\n"
-    for table in ("evidence_record", "evidence_recordchange", "evidence_searchtext")
-    for number in range(PARTITIONS)
-)
 # Keep the terms of a mail in its row: fetching them from elsewhere costs more than comparing them.
 PERSONAL_ROWS += "".join(
+    f"CREATE TABLE evidence_searchtext_p{number} PARTITION OF evidence_searchtext"
+    f" FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {number});\n"
     f"ALTER TABLE evidence_searchtext_p{number} SET (toast_tuple_target = 8160);\n"
     for number in range(PARTITIONS)
 )
@@ -191,12 +199,20 @@ class Migration(migrations.Migration):
             ("time_zone", TextField(db_default="UTC", default="UTC")),
             ("language", TextField(db_default="", default="")),
             ("country", TextField(db_default="", default="")),
+            ("is_administrator", BooleanField(db_default=False, default=False)),
+            ("disk_limit_bytes", BigIntegerField(blank=True, null=True)),
             ("created_at", DateTimeField()),
+            constraints=[
+                CheckConstraint(
+                    condition=Q(("owner_id__regex", "^[a-z0-9]{1,32}$")),
+                    name="owner_id_survives_a_token",
+                )
+            ],
         ),
         table(
             "Source",
             ("id", row_id()),
-            ("owner", refers("evidence.owner", PROTECT)),
+            owned(),
             ("kind", TextField(default="connector")),
             ("source_id", TextField(db_collation="C", help_text="Absolute URI of the source.")),
             ("connector_key", TextField(db_collation="C")),
@@ -215,7 +231,8 @@ class Migration(migrations.Migration):
         table(
             "SourceDeclaration",
             ("id", row_id()),
-            ("source", refers("evidence.source", PROTECT)),
+            owned(),
+            ("source", same("evidence.source")),
             ("revision", PositiveIntegerField()),
             ("version", TextField()),
             ("snapshot", TextField()),
@@ -223,20 +240,19 @@ class Migration(migrations.Migration):
             ("created_at", DateTimeField()),
             constraints=[
                 UniqueConstraint(
-                    fields=("source", "revision"), name="declaration_revision_once_per_source"
+                    fields=("owner", "source", "revision"),
+                    name="declaration_revision_once_per_source",
                 )
             ],
         ),
         migrations.AddField(
-            "source",
-            "current_declaration",
-            refers("evidence.sourcedeclaration", PROTECT, null=True),
+            "source", "current_declaration", same("evidence.sourcedeclaration", null=True)
         ),
         table(
             "Connection",
+            owned(),
             ("connection_id", text_key()),
-            ("owner", refers("evidence.owner", PROTECT)),
-            ("source", refers("evidence.source", PROTECT)),
+            ("source", same("evidence.source")),
             ("display_name", TextField(verbose_name="label")),
             ("labelled_by_owner", BooleanField(db_default=False, default=False, editable=False)),
             (
@@ -304,7 +320,8 @@ class Migration(migrations.Migration):
         table(
             "StreamState",
             ("id", row_id()),
-            ("connection", refers("evidence.connection", CASCADE)),
+            owned(),
+            ("connection", same("evidence.connection", cascade=True)),
             ("stream", TextField(db_collation="C")),
             ("record_count", BigIntegerField(default=0)),
             ("latest_emitted_at", DateTimeField(null=True)),
@@ -312,7 +329,8 @@ class Migration(migrations.Migration):
             ("updated_at", DateTimeField()),
             constraints=[
                 UniqueConstraint(
-                    fields=("connection", "stream"), name="stream_state_once_per_connection"
+                    fields=("owner", "connection", "stream"),
+                    name="stream_state_once_per_connection",
                 ),
                 CheckConstraint(
                     condition=Q(("record_count__gte", 0)), name="record_count_not_negative"
@@ -322,27 +340,31 @@ class Migration(migrations.Migration):
         table(
             "CollectorState",
             ("id", row_id()),
-            ("source", refers("evidence.source", CASCADE)),
+            owned(),
+            ("source", same("evidence.source", cascade=True)),
             ("grant_id", TextField(db_collation="C", default="")),
             ("state", JSONField()),
             ("updated_at", DateTimeField()),
             constraints=[
                 UniqueConstraint(
-                    fields=("source", "grant_id"), name="collector_state_once_per_source_and_grant"
+                    fields=("owner", "source", "grant_id"),
+                    name="collector_state_once_per_source_and_grant",
                 )
             ],
         ),
         table(
             "EmbeddedStream",
             ("id", row_id()),
-            ("connection", refers("evidence.connection", CASCADE)),
+            owned(),
+            ("connection", same("evidence.connection", cascade=True)),
             ("stream", TextField(db_collation="C")),
             ("model", TextField()),
             ("fields", ArrayField(TextField())),
             ("seq", BigIntegerField()),
             constraints=[
                 UniqueConstraint(
-                    fields=("connection", "stream"), name="embedded_stream_once_per_connection"
+                    fields=("owner", "connection", "stream"),
+                    name="embedded_stream_once_per_connection",
                 )
             ],
         ),
@@ -351,7 +373,8 @@ class Migration(migrations.Migration):
             state_operations=[
                 table(
                     "Record",
-                    ("pk", composite("connection_id", "stream", "record_key")),
+                    owned(),
+                    ("pk", composite("owner_id", "connection_id", "stream", "record_key")),
                     ("connection_id", TextField(db_collation="C")),
                     ("stream", TextField(db_collation="C")),
                     ("record_key", TextField(db_collation="C")),
@@ -372,33 +395,55 @@ class Migration(migrations.Migration):
                     ("change_seq", BigIntegerField()),
                     indexes=[
                         Index(
-                            fields=["connection_id", "stream", "sort_key", "record_key"],
+                            fields=["owner", "connection_id", "stream", "sort_key", "record_key"],
                             name="record_in_order",
                         ),
                         Index(
-                            fields=["connection_id", "stream", "consent_time"],
+                            fields=["owner", "connection_id", "stream", "consent_time"],
                             name="record_in_time",
                         ),
                         Index(
                             condition=Q(("link_1__isnull", False)),
-                            fields=["connection_id", "stream", "link_1", "sort_key", "record_key"],
+                            fields=[
+                                "owner",
+                                "connection_id",
+                                "stream",
+                                "link_1",
+                                "sort_key",
+                                "record_key",
+                            ],
                             name="record_link_1",
                         ),
                         Index(
                             condition=Q(("link_2__isnull", False)),
-                            fields=["connection_id", "stream", "link_2", "sort_key", "record_key"],
+                            fields=[
+                                "owner",
+                                "connection_id",
+                                "stream",
+                                "link_2",
+                                "sort_key",
+                                "record_key",
+                            ],
                             name="record_link_2",
                         ),
                         Index(
                             condition=Q(("link_3__isnull", False)),
-                            fields=["connection_id", "stream", "link_3", "sort_key", "record_key"],
+                            fields=[
+                                "owner",
+                                "connection_id",
+                                "stream",
+                                "link_3",
+                                "sort_key",
+                                "record_key",
+                            ],
                             name="record_link_3",
                         ),
                     ],
                 ),
                 table(
                     "RecordChange",
-                    ("pk", composite("connection_id", "seq")),
+                    owned(),
+                    ("pk", composite("owner_id", "connection_id", "seq")),
                     ("connection_id", TextField(db_collation="C")),
                     ("seq", BigIntegerField()),
                     ("stream", TextField(db_collation="C")),
@@ -412,7 +457,7 @@ class Migration(migrations.Migration):
                     ("recorded_at", DateTimeField()),
                     indexes=[
                         Index(
-                            fields=["connection_id", "stream", "record_key", "seq"],
+                            fields=["owner", "connection_id", "stream", "record_key", "seq"],
                             name="change_of_record",
                         )
                     ],
@@ -424,7 +469,8 @@ class Migration(migrations.Migration):
                 ),
                 table(
                     "SearchText",
-                    ("pk", composite("connection_id", "stream", "record_key")),
+                    owned(),
+                    ("pk", composite("owner_id", "connection_id", "stream", "record_key")),
                     ("connection_id", TextField(db_collation="C")),
                     ("stream", TextField(db_collation="C")),
                     ("record_key", TextField(db_collation="C")),
@@ -434,7 +480,13 @@ class Migration(migrations.Migration):
                     ("analyser", SmallIntegerField()),
                     indexes=[
                         Index(
-                            fields=["connection_id", "stream", "authored_at", "record_key"],
+                            fields=[
+                                "owner",
+                                "connection_id",
+                                "stream",
+                                "authored_at",
+                                "record_key",
+                            ],
                             name="search_text_in_time",
                         )
                     ],
@@ -443,7 +495,8 @@ class Migration(migrations.Migration):
         ),
         table(
             "Suppression",
-            ("pk", composite("connection_id", "stream", "key_digest")),
+            owned(),
+            ("pk", composite("owner_id", "connection_id", "stream", "key_digest")),
             ("connection_id", TextField(db_collation="C")),
             ("stream", TextField(db_collation="C")),
             ("key_digest", BinaryField()),
@@ -451,7 +504,8 @@ class Migration(migrations.Migration):
         ),
         table(
             "Blob",
-            ("pk", composite("connection_id", "blob_id")),
+            owned(),
+            ("pk", composite("owner_id", "connection_id", "blob_id")),
             ("connection_id", TextField(db_collation="C")),
             ("blob_id", TextField(db_collation="C")),
             ("stream", TextField(db_collation="C")),
@@ -461,12 +515,15 @@ class Migration(migrations.Migration):
             ("sha256", BinaryField()),
             ("created_at", DateTimeField()),
             indexes=[
-                Index(fields=["connection_id", "stream", "record_key"], name="blob_of_record")
+                Index(
+                    fields=["owner", "connection_id", "stream", "record_key"], name="blob_of_record"
+                )
             ],
         ),
         table(
             "BlobChunk",
-            ("pk", composite("connection_id", "blob_id", "position")),
+            owned(),
+            ("pk", composite("owner_id", "connection_id", "blob_id", "position")),
             ("connection_id", TextField(db_collation="C")),
             ("blob_id", TextField(db_collation="C")),
             ("position", PositiveIntegerField()),
@@ -474,11 +531,11 @@ class Migration(migrations.Migration):
         ),
         table(
             "Client",
+            owned(),
             (
                 "client_id",
                 TextField(db_collation="C", editable=False, primary_key=True, serialize=False),
             ),
-            ("owner", refers("evidence.owner", PROTECT)),
             ("display_name", TextField(verbose_name="name")),
             ("created_at", DateTimeField(editable=False)),
             constraints=[
@@ -489,19 +546,20 @@ class Migration(migrations.Migration):
         ),
         table(
             "Package",
+            owned(),
             ("package_id", text_key()),
-            ("owner", refers("evidence.owner", PROTECT)),
-            ("client", refers("evidence.client", PROTECT)),
+            ("client", same("evidence.client")),
             ("approval", TextField(db_collation="C", null=True, unique=True)),
             ("created_at", DateTimeField()),
             ("revoked_at", DateTimeField(null=True)),
         ),
         table(
             "Grant",
+            owned(),
             ("grant_id", text_key()),
-            ("package", refers("evidence.package", PROTECT)),
-            ("source", refers("evidence.source", PROTECT)),
-            ("declaration", refers("evidence.sourcedeclaration", PROTECT)),
+            ("package", same("evidence.package")),
+            ("source", same("evidence.source")),
+            ("declaration", same("evidence.sourcedeclaration")),
             ("streams", JSONField()),
             ("purpose_code", TextField()),
             ("purpose_description", TextField(blank=True)),
@@ -518,8 +576,8 @@ class Migration(migrations.Migration):
             ("readable_until", DateTimeField(null=True)),
             ("paused_at", DateTimeField(null=True)),
             ("revoked_at", DateTimeField(null=True)),
-            ("superseded_by", belongs("evidence.grant", PROTECT, null=True)),
-            ("extends", refers("evidence.grant", PROTECT, null=True)),
+            ("superseded_by", same_one("evidence.grant", null=True)),
+            ("extends", same("evidence.grant", null=True)),
             constraints=[
                 CheckConstraint(
                     condition=Q(
@@ -537,6 +595,7 @@ class Migration(migrations.Migration):
         ),
         table(
             "AccessToken",
+            owned(),
             ("token_id", text_key()),
             ("digest", BinaryField(unique=True)),
             (
@@ -546,8 +605,7 @@ class Migration(migrations.Migration):
                 ),
             ),
             ("resource", TextField()),
-            ("owner", refers("evidence.owner", PROTECT)),
-            ("package", refers("evidence.package", PROTECT, null=True)),
+            ("package", same("evidence.package", null=True)),
             ("approval", TextField(db_collation="C", null=True)),
             ("created_at", DateTimeField()),
             ("expires_at", DateTimeField(null=True)),
@@ -572,15 +630,17 @@ class Migration(migrations.Migration):
                     name="token_resource_known",
                 ),
                 UniqueConstraint(
-                    fields=("approval", "resource"), name="approval_makes_one_token_per_resource"
+                    fields=("owner", "approval", "resource"),
+                    name="approval_makes_one_token_per_resource",
                 ),
             ],
         ),
         table(
             "PermissionRequest",
+            owned(),
             ("request_id", text_key()),
             ("digest", BinaryField(unique=True)),
-            ("grant", refers("evidence.grant", CASCADE)),
+            ("grant", same("evidence.grant", cascade=True)),
             ("stream", TextField()),
             ("fields", ArrayField(TextField(), null=True)),
             ("created_at", DateTimeField()),
@@ -614,15 +674,16 @@ class Migration(migrations.Migration):
         ),
         table(
             "Bookmark",
+            owned(),
             ("handle", BinaryField(primary_key=True, serialize=False)),
-            ("owner", refers("evidence.owner", CASCADE)),
             ("content", BinaryField()),
             ("used_at", DateTimeField()),
         ),
         table(
             "Quota",
             ("id", row_id()),
-            ("grant", refers("evidence.grant", CASCADE)),
+            owned(),
+            ("grant", same("evidence.grant", cascade=True)),
             (
                 "measure",
                 TextField(choices=[("calls", "Calls"), ("records", "Records"), ("bytes", "Bytes")]),
@@ -633,7 +694,8 @@ class Migration(migrations.Migration):
             ("since", DateTimeField()),
             constraints=[
                 UniqueConstraint(
-                    fields=("grant", "measure", "period"), name="quota_once_a_measure_and_period"
+                    fields=("owner", "grant", "measure", "period"),
+                    name="quota_once_a_measure_and_period",
                 ),
                 CheckConstraint(
                     condition=Q(("measure__in", ["calls", "records", "bytes"])),
@@ -650,7 +712,8 @@ class Migration(migrations.Migration):
         ),
         table(
             "Tripwire",
-            ("grant", belongs("evidence.grant", CASCADE, primary_key=True, serialize=False)),
+            owned(),
+            ("grant", same_one("evidence.grant", cascade=True, primary_key=True, serialize=False)),
             ("share", SmallIntegerField()),
             constraints=[
                 CheckConstraint(
@@ -662,17 +725,21 @@ class Migration(migrations.Migration):
         table(
             "Watch",
             ("id", row_id()),
-            ("grant", refers("evidence.grant", CASCADE)),
+            owned(),
+            ("grant", same("evidence.grant", cascade=True)),
             ("stream", TextField()),
             ("slack", BigIntegerField()),
             constraints=[
-                UniqueConstraint(fields=("grant", "stream"), name="watch_once_a_grant_and_stream")
+                UniqueConstraint(
+                    fields=("owner", "grant", "stream"), name="watch_once_a_grant_and_stream"
+                )
             ],
         ),
         table(
             "Alert",
             ("id", row_id()),
-            ("grant", refers("evidence.grant", CASCADE)),
+            owned(),
+            ("grant", same("evidence.grant", cascade=True)),
             ("stream", TextField()),
             ("seen", BigIntegerField()),
             ("total", BigIntegerField()),
@@ -682,7 +749,7 @@ class Migration(migrations.Migration):
             indexes=[
                 Index(
                     condition=Q(("acknowledged_at__isnull", True)),
-                    fields=["at"],
+                    fields=["owner", "at"],
                     name="alert_standing",
                 )
             ],
@@ -690,7 +757,7 @@ class Migration(migrations.Migration):
         table(
             "RefusedCall",
             ("id", row_id()),
-            ("owner", refers("evidence.owner", CASCADE)),
+            owned(),
             ("at", DateTimeField()),
             ("client_id", TextField()),
             ("token_id", TextField()),
@@ -701,22 +768,23 @@ class Migration(migrations.Migration):
             ("stream", TextField()),
             ("clause", TextField()),
             indexes=[
-                Index(fields=["client_id", "at"], name="refused_to_client"),
-                Index(fields=["at"], name="refused_at"),
-                Index(fields=["request_id"], name="refused_request"),
+                Index(fields=["owner", "client_id", "at"], name="refused_to_client"),
+                Index(fields=["owner", "at"], name="refused_at"),
+                Index(fields=["owner", "request_id"], name="refused_request"),
             ],
         ),
         table(
             "Chain",
+            owned(),
             ("chain", text_key()),
-            ("owner", refers("evidence.owner", PROTECT)),
             ("seq", BigIntegerField(default=0)),
             ("digest", BinaryField()),
             ("seal", BinaryField()),
         ),
         table(
             "Disclosure",
-            ("pk", composite("chain", "seq")),
+            owned(),
+            ("pk", composite("owner_id", "chain", "seq")),
             ("chain", TextField(db_collation="C")),
             ("seq", BigIntegerField()),
             ("at", DateTimeField()),
@@ -732,33 +800,35 @@ class Migration(migrations.Migration):
             ("previous", BinaryField()),
             ("digest", BinaryField()),
             indexes=[
-                Index(fields=["at"], name="disclosure_at"),
-                Index(fields=["client_id", "at"], name="disclosure_to_client"),
+                Index(fields=["owner", "at"], name="disclosure_at"),
+                Index(fields=["owner", "client_id", "at"], name="disclosure_to_client"),
                 GinIndex(fields=["pseudonyms"], name="disclosure_of_record"),
             ],
         ),
         table(
             "Pseudonym",
-            ("pk", composite("connection_id", "stream", "record_key")),
+            owned(),
+            ("pk", composite("owner_id", "connection_id", "stream", "record_key")),
             ("connection_id", TextField(db_collation="C")),
             ("stream", TextField(db_collation="C")),
             ("record_key", TextField(db_collation="C")),
             ("pseudonym", UUIDField()),
             ("nonce", UUIDField(db_default=RandomUUID())),
-            indexes=[Index(fields=["pseudonym"], name="pseudonym_of")],
+            indexes=[Index(fields=["owner", "pseudonym"], name="pseudonym_of")],
         ),
         table(
             "Checkpoint",
             ("id", row_id()),
-            ("owner", refers("evidence.owner", PROTECT)),
+            owned(),
             ("at", DateTimeField()),
             ("heads", TextField()),
             ("note", TextField()),
         ),
         table(
             "Subscription",
+            owned(),
             ("subscription_id", text_key()),
-            ("package", refers("evidence.package", CASCADE)),
+            ("package", same("evidence.package", cascade=True)),
             ("callback_url", TextField()),
             ("streams", ArrayField(TextField(), default=list)),
             ("secret", BinaryField()),
@@ -800,8 +870,9 @@ class Migration(migrations.Migration):
         ),
         table(
             "WatchedStream",
-            ("pk", composite("subscription_id", "connection_id", "stream")),
-            ("subscription", refers("evidence.subscription", CASCADE)),
+            owned(),
+            ("pk", composite("owner_id", "subscription_id", "connection_id", "stream")),
+            ("subscription", same("evidence.subscription", cascade=True)),
             ("stream", TextField(db_collation="C")),
             ("connection_id", TextField(db_collation="C")),
             ("standing", JSONField()),
@@ -809,8 +880,9 @@ class Migration(migrations.Migration):
         ),
         table(
             "Event",
+            owned(),
             ("event_id", text_key()),
-            ("subscription", refers("evidence.subscription", CASCADE)),
+            ("subscription", same("evidence.subscription", cascade=True)),
             (
                 "type",
                 TextField(
@@ -854,7 +926,7 @@ class Migration(migrations.Migration):
             constraints=[
                 UniqueConstraint(
                     condition=Q(("status", "queued"), ("type", "pdpp.records.changed")),
-                    fields=("subscription", "stream", "connection_id"),
+                    fields=("owner", "subscription", "stream", "connection_id"),
                     name="changes_of_a_stream_are_told_one_at_a_time",
                 ),
                 CheckConstraint(
@@ -866,19 +938,22 @@ class Migration(migrations.Migration):
         table(
             "Retention",
             ("id", row_id()),
-            ("connection", refers("evidence.connection", CASCADE)),
+            owned(),
+            ("connection", same("evidence.connection", cascade=True)),
             ("stream", TextField(blank=True, db_collation="C", default="")),
             ("days", PositiveIntegerField()),
             ("set_at", DateTimeField()),
             constraints=[
-                UniqueConstraint(fields=("connection", "stream"), name="retention_once_per_stream"),
+                UniqueConstraint(
+                    fields=("owner", "connection", "stream"), name="retention_once_per_stream"
+                ),
                 CheckConstraint(condition=Q(("days__gte", 1)), name="retention_of_days"),
             ],
         ),
         table(
             "Erasure",
+            owned(),
             ("erasure_id", text_key()),
-            ("owner", refers("evidence.owner", PROTECT)),
             (
                 "of",
                 TextField(
@@ -910,4 +985,14 @@ class Migration(migrations.Migration):
         ),
         migrations.RunSQL(FROZEN),
         migrations.RunSQL(WAKE_JOBS),
+        OwnerFirst(
+            "Record",
+            "RecordChange",
+            "SearchText",
+            "Suppression",
+            "Blob",
+            "BlobChunk",
+            "Pseudonym",
+            "Disclosure",
+        ),
     ]

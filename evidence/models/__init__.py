@@ -4,7 +4,7 @@ Importing these modules registers the models with Django. Tables are not re-expo
 contracts can restrict each module.
 """
 
-from evidence.models import accounts as accounts
+from evidence.models import clients as clients
 from evidence.models import connections as connections
 from evidence.models import erasures as erasures
 from evidence.models import events as events

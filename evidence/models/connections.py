@@ -5,13 +5,13 @@ from django.db import models
 from django.db.models.functions import Lower
 from typing_extensions import override
 
-from evidence.models.accounts import Owner
+from evidence.models.owners import Owned, OwnedKey
 from evidence.models.sources import Source
 
 UNIQUE_NAME = "connection_name_once_per_owner"
 
 
-class Connection(models.Model):
+class Connection(Owned):
     """One account or device of a source."""
 
     class Status(models.TextChoices):
@@ -21,8 +21,7 @@ class Connection(models.Model):
         REVOKED = "revoked", "Revoked"
 
     connection_id = models.TextField(primary_key=True, db_collation="C")
-    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
-    source = models.ForeignKey(Source, on_delete=models.PROTECT, related_name="+")
+    source = OwnedKey(Source)
     display_name = models.TextField("label")
     # Whether the owner chose the label.
     labelled_by_owner = models.BooleanField(default=False, db_default=False, editable=False)
@@ -57,10 +56,7 @@ class Connection(models.Model):
     created_at = models.DateTimeField(editable=False)
     updated_at = models.DateTimeField(editable=False)
 
-    unscoped = models.Manager["Connection"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.CheckConstraint(
                 name="connection_id_survives_the_id_grammar",
@@ -83,27 +79,24 @@ class Connection(models.Model):
         return f"{self.display_name} (demo)" if self.demo else self.display_name
 
 
-class StreamState(models.Model):
+class StreamState(Owned):
     """Counters of one stream of one connection, updated in the transaction of each write.
 
     ``latest_emitted_at`` covers every field and is for the owner. ``latest_declared_at`` covers the
     fields that the current declaration names, which is what an all-fields grant shows.
     """
 
-    connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
+    connection = OwnedKey(Connection, cascade=True)
     stream = models.TextField(db_collation="C")
     record_count = models.BigIntegerField(default=0)
     latest_emitted_at = models.DateTimeField(null=True)
     latest_declared_at = models.DateTimeField(null=True)
     updated_at = models.DateTimeField()
 
-    unscoped = models.Manager["StreamState"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.UniqueConstraint(
-                fields=["connection", "stream"], name="stream_state_once_per_connection"
+                fields=["owner", "connection", "stream"], name="stream_state_once_per_connection"
             ),
             models.CheckConstraint(
                 name="record_count_not_negative", condition=models.Q(record_count__gte=0)
@@ -115,21 +108,19 @@ class StreamState(models.Model):
         return f"{self.connection_id}/{self.stream}"
 
 
-class CollectorState(models.Model):
+class CollectorState(Owned):
     """State that a collector keeps between runs: opaque JSON per source, and optionally per grant."""
 
-    source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="+")
+    source = OwnedKey(Source, cascade=True)
     grant_id = models.TextField(default="", db_collation="C")
     state = models.JSONField()
     updated_at = models.DateTimeField()
 
-    unscoped = models.Manager["CollectorState"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.UniqueConstraint(
-                fields=["source", "grant_id"], name="collector_state_once_per_source_and_grant"
+                fields=["owner", "source", "grant_id"],
+                name="collector_state_once_per_source_and_grant",
             )
         ]
 
@@ -138,7 +129,7 @@ class CollectorState(models.Model):
         return f"state of {self.source_id}"
 
 
-class EmbeddedStream(models.Model):
+class EmbeddedStream(Owned):
     """Embedding progress of one stream of one connection.
 
     All records up to change ``seq`` have vectors of ``model`` for the semantic ``fields``. The
@@ -146,19 +137,16 @@ class EmbeddedStream(models.Model):
     (``evidence.write.vector_table``).
     """
 
-    connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
+    connection = OwnedKey(Connection, cascade=True)
     stream = models.TextField(db_collation="C")
     model = models.TextField()
     fields = ArrayField(models.TextField())
     seq = models.BigIntegerField()
 
-    unscoped = models.Manager["EmbeddedStream"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.UniqueConstraint(
-                fields=["connection", "stream"], name="embedded_stream_once_per_connection"
+                fields=["owner", "connection", "stream"], name="embedded_stream_once_per_connection"
             )
         ]
 

@@ -3,8 +3,8 @@
 from django.db import models
 from typing_extensions import override
 
-from evidence.models.accounts import Owner
 from evidence.models.connections import Connection
+from evidence.models.owners import Owned, OwnedKey
 
 CONNECTION_ERASURE_LOCK = "hashtextextended(connection_id, 2026)"
 """SQL key of a connection's advisory lock: exclusive for erasure, shared for ledger entries."""
@@ -16,7 +16,7 @@ Add a FROM clause over some ``connection_id``.
 """
 
 
-class Erasure(models.Model):
+class Erasure(Owned):
     """An erasure order, which becomes a receipt once ``finished_at`` is set.
 
     ``removed`` and ``kept`` count rows by kind, saved in the transaction that removes them, so an
@@ -31,7 +31,6 @@ class Erasure(models.Model):
         OWNER = "owner", "Everything"
 
     erasure_id = models.TextField(primary_key=True, db_collation="C")
-    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
     of = models.TextField(choices=Of.choices)
     by = models.TextField()
     connection_id = models.TextField(blank=True, db_collation="C")
@@ -45,10 +44,7 @@ class Erasure(models.Model):
     updated_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
 
-    unscoped = models.Manager["Erasure"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.CheckConstraint(
                 name="erasure_of_something_known",
@@ -61,21 +57,18 @@ class Erasure(models.Model):
         return f"{self.of} erased: {self.erasure_id}"
 
 
-class Retention(models.Model):
+class Retention(Owned):
     """Retention period of a stream; an empty ``stream`` applies to all other streams."""
 
-    connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
+    connection = OwnedKey(Connection, cascade=True)
     stream = models.TextField(default="", blank=True, db_collation="C")
     days = models.PositiveIntegerField()
     set_at = models.DateTimeField()
 
-    unscoped = models.Manager["Retention"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.UniqueConstraint(
-                fields=["connection", "stream"], name="retention_once_per_stream"
+                fields=["owner", "connection", "stream"], name="retention_once_per_stream"
             ),
             models.CheckConstraint(name="retention_of_days", condition=models.Q(days__gte=1)),
         ]

@@ -4,11 +4,11 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from typing_extensions import override
 
-from evidence.models.accounts import Owner
 from evidence.models.grants import Package
+from evidence.models.owners import Owned, OwnedKey
 
 
-class Subscription(models.Model):
+class Subscription(Owned):
     """A client's webhook receiver, with the access of one package.
 
     An empty ``streams`` subscribes to every granted stream. ``secret`` is encrypted; after a
@@ -23,7 +23,7 @@ class Subscription(models.Model):
         REVOKED = "disabled_revoked", "Ended with the grant"
 
     subscription_id = models.TextField(primary_key=True, db_collation="C")
-    package = models.ForeignKey(Package, on_delete=models.CASCADE, related_name="+")
+    package = OwnedKey(Package, cascade=True)
     callback_url = models.TextField()
     streams = ArrayField(models.TextField(), default=list)
     secret = models.BinaryField()
@@ -34,10 +34,7 @@ class Subscription(models.Model):
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 
-    unscoped = models.Manager["Subscription"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.CheckConstraint(
                 name="subscription_status_known",
@@ -58,31 +55,26 @@ class Subscription(models.Model):
         return self.subscription_id
 
 
-class WatchedStream(models.Model):
+class WatchedStream(Owned):
     """Feed position of one subscription in one stream of one connection.
 
     ``standing`` is a position of ``evidence.read.bookmarks``; ``seen_seq`` is the latest change
     of the connection that was examined, including hidden ones.
     """
 
-    pk = models.CompositePrimaryKey("subscription_id", "connection_id", "stream")
-    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="+")
+    pk = models.CompositePrimaryKey("owner_id", "subscription_id", "connection_id", "stream")
+    subscription = OwnedKey(Subscription, cascade=True)
     stream = models.TextField(db_collation="C")
     connection_id = models.TextField(db_collation="C")
     standing = models.JSONField()
     seen_seq = models.BigIntegerField()
-
-    unscoped = models.Manager["WatchedStream"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
 
     @override
     def __str__(self) -> str:
         return f"{self.subscription_id}: {self.connection_id}/{self.stream}"
 
 
-class Event(models.Model):
+class Event(Owned):
     """One event to deliver.
 
     ``place`` is the range of a stream's history that it reports, null if changes were pruned. Each
@@ -102,7 +94,7 @@ class Event(models.Model):
         DROPPED = "dropped", "Not sent"
 
     event_id = models.TextField(primary_key=True, db_collation="C")
-    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="+")
+    subscription = OwnedKey(Subscription, cascade=True)
     type = models.TextField(choices=Type.choices)
     stream = models.TextField(default="", db_collation="C")
     connection_id = models.TextField(default="", db_collation="C")
@@ -116,15 +108,12 @@ class Event(models.Model):
     enqueued = models.BooleanField(default=False)
     settled_at = models.DateTimeField(null=True)
 
-    unscoped = models.Manager["Event"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             # The next event reports changes that happen during a delivery.
             models.UniqueConstraint(
                 name="changes_of_a_stream_are_told_one_at_a_time",
-                fields=["subscription", "stream", "connection_id"],
+                fields=["owner", "subscription", "stream", "connection_id"],
                 condition=models.Q(type="pdpp.records.changed", status="queued"),
             ),
             models.CheckConstraint(
@@ -145,21 +134,15 @@ class Event(models.Model):
         return f"{self.type} {self.event_id}"
 
 
-class Bookmark(models.Model):
+class Bookmark(Owned):
     """A feed position of many connections, found by a keyed hash of its content.
 
     Equal positions share a row, so polling without changes adds none. Contains change numbers only.
     """
 
     handle = models.BinaryField(primary_key=True)
-    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
     content = models.BinaryField()
     used_at = models.DateTimeField()
-
-    unscoped = models.Manager["Bookmark"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
 
     @override
     def __str__(self) -> str:

@@ -7,11 +7,12 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from typing_extensions import override
 
-from evidence.models.accounts import Client, Owner
+from evidence.models.clients import Client
+from evidence.models.owners import Owned, OwnedKey, OwnedOne
 from evidence.models.sources import Source, SourceDeclaration
 
 
-class Package(models.Model):
+class Package(Owned):
     """The access of one client: one or more grants, each for one source.
 
     ``approval`` is the token of the form with which the owner allowed it, so that submitting a form
@@ -19,23 +20,17 @@ class Package(models.Model):
     """
 
     package_id = models.TextField(primary_key=True, db_collation="C")
-    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
-    client = models.ForeignKey(Client, on_delete=models.PROTECT, related_name="+")
+    client = OwnedKey(Client)
     approval = models.TextField(null=True, unique=True, db_collation="C")
     created_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True)
-
-    unscoped = models.Manager["Package"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
 
     @override
     def __str__(self) -> str:
         return self.package_id
 
 
-class Grant(models.Model):
+class Grant(Owned):
     """An owner's permission, resolved and frozen when it was issued.
 
     ``streams`` is a list of ``{name, instance_ids[], fields[], filters[], relations[], views[],
@@ -48,9 +43,9 @@ class Grant(models.Model):
         SINGLE_USE = "single_use", "Single use"
 
     grant_id = models.TextField(primary_key=True, db_collation="C")
-    package = models.ForeignKey(Package, on_delete=models.PROTECT, related_name="+")
-    source = models.ForeignKey(Source, on_delete=models.PROTECT, related_name="+")
-    declaration = models.ForeignKey(SourceDeclaration, on_delete=models.PROTECT, related_name="+")
+    package = OwnedKey(Package)
+    source = OwnedKey(Source)
+    declaration = OwnedKey(SourceDeclaration)
     streams = models.JSONField()
     purpose_code = models.TextField()
     purpose_description = models.TextField(blank=True)
@@ -62,16 +57,11 @@ class Grant(models.Model):
     """When a single-use grant closes; set once, by its first disclosing answer."""
     paused_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
-    superseded_by = models.OneToOneField(
-        "self", null=True, on_delete=models.PROTECT, related_name="+"
-    )
-    extends = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="+")
+    superseded_by = OwnedOne("self", null=True)
+    extends = OwnedKey("self", null=True)
     """The grant that a temporary grant extends, and without which it shows nothing."""
 
-    unscoped = models.Manager["Grant"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.CheckConstraint(
                 name="grant_ends_after_issue",
@@ -89,7 +79,7 @@ class Grant(models.Model):
         return self.grant_id
 
 
-class AccessToken(models.Model):
+class AccessToken(Owned):
     """A bearer token for one resource, stored as a keyed hash.
 
     An owner token has no package and works at ``/v1`` only; client and package tokens have one.
@@ -106,17 +96,13 @@ class AccessToken(models.Model):
     digest = models.BinaryField(unique=True)
     kind = models.TextField(choices=Kind.choices)
     resource = models.TextField()
-    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
-    package = models.ForeignKey(Package, null=True, on_delete=models.PROTECT, related_name="+")
+    package = OwnedKey(Package, null=True)
     approval = models.TextField(null=True, db_collation="C")
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
 
-    unscoped = models.Manager["AccessToken"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.CheckConstraint(
                 name="owner_tokens_alone_have_no_package",
@@ -132,7 +118,8 @@ class AccessToken(models.Model):
                 condition=models.Q(resource__in=["/v1", "/mcp", "/mcp/events"]),
             ),
             models.UniqueConstraint(
-                fields=["approval", "resource"], name="approval_makes_one_token_per_resource"
+                fields=["owner", "approval", "resource"],
+                name="approval_makes_one_token_per_resource",
             ),
         ]
 
@@ -141,7 +128,7 @@ class AccessToken(models.Model):
         return f"{self.kind} token {self.token_id}"
 
 
-class PermissionRequest(models.Model):
+class PermissionRequest(Owned):
     """A client's request for one stream, or for fields of it, that its grant does not include.
 
     Made by a refused call; contains declared names only. ``fields`` is None for a whole stream.
@@ -156,7 +143,7 @@ class PermissionRequest(models.Model):
 
     request_id = models.TextField(primary_key=True, db_collation="C")
     digest = models.BinaryField(unique=True)
-    grant = models.ForeignKey(Grant, on_delete=models.CASCADE, related_name="+")
+    grant = OwnedKey(Grant, cascade=True)
     stream = models.TextField()
     fields = ArrayField(models.TextField(), null=True)
     created_at = models.DateTimeField()
@@ -164,10 +151,7 @@ class PermissionRequest(models.Model):
     answered_at = models.DateTimeField(null=True)
     answer = models.TextField(choices=Answer.choices, blank=True)
 
-    unscoped = models.Manager["PermissionRequest"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.CheckConstraint(
                 name="permission_request_answered_with_an_answer",

@@ -11,29 +11,23 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from typing_extensions import override
 
-from evidence.models.accounts import Owner
+from evidence.models.owners import Owned
 
 
-class Chain(models.Model):
+class Chain(Owned):
     """The head of one chain: its latest number and hash, sealed with a key outside the database."""
 
     chain = models.TextField(primary_key=True, db_collation="C")
-    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
     seq = models.BigIntegerField(default=0)
     digest = models.BinaryField()
     seal = models.BinaryField()
-
-    unscoped = models.Manager["Chain"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
 
     @override
     def __str__(self) -> str:
         return f"{self.chain}#{self.seq}"
 
 
-class Disclosure(models.Model):
+class Disclosure(Owned):
     """One response, as far as it concerns one chain.
 
     ``covered`` is JSON text of the disclosed fields and the number of records, if there are any:
@@ -43,7 +37,7 @@ class Disclosure(models.Model):
     ``digest`` is SHA-256 over ``previous`` and every other column.
     """
 
-    pk = models.CompositePrimaryKey("chain", "seq")
+    pk = models.CompositePrimaryKey("owner_id", "chain", "seq")
     chain = models.TextField(db_collation="C")
     seq = models.BigIntegerField()
     at = models.DateTimeField()
@@ -59,13 +53,10 @@ class Disclosure(models.Model):
     previous = models.BinaryField()
     digest = models.BinaryField()
 
-    unscoped = models.Manager["Disclosure"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         indexes = [
-            models.Index(fields=["at"], name="disclosure_at"),
-            models.Index(fields=["client_id", "at"], name="disclosure_to_client"),
+            models.Index(fields=["owner", "at"], name="disclosure_at"),
+            models.Index(fields=["owner", "client_id", "at"], name="disclosure_to_client"),
             GinIndex(fields=["pseudonyms"], name="disclosure_of_record"),
         ]
 
@@ -74,32 +65,29 @@ class Disclosure(models.Model):
         return f"{self.chain}#{self.seq}"
 
 
-class Pseudonym(models.Model):
+class Pseudonym(Owned):
     """The random name of a record in the ledger.
 
     ``nonce`` is the key of the record's digests in the ledger. Only this row has it, so nobody can
     test a guess against a digest after the row is deleted.
     """
 
-    pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")
+    pk = models.CompositePrimaryKey("owner_id", "connection_id", "stream", "record_key")
     connection_id = models.TextField(db_collation="C")
     stream = models.TextField(db_collation="C")
     record_key = models.TextField(db_collation="C")
     pseudonym = models.UUIDField()
     nonce = models.UUIDField(db_default=RandomUUID())
 
-    unscoped = models.Manager["Pseudonym"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
-        indexes = [models.Index(fields=["pseudonym"], name="pseudonym_of")]
+    class Meta(Owned.Meta):
+        indexes = [models.Index(fields=["owner", "pseudonym"], name="pseudonym_of")]
 
     @override
     def __str__(self) -> str:
         return str(self.pseudonym)
 
 
-class Checkpoint(models.Model):
+class Checkpoint(Owned):
     """All chain heads at one time, signed together.
 
     ``note`` is a signed note as in transparency logs: origin, size, root hash and a signature that
@@ -107,15 +95,9 @@ class Checkpoint(models.Model):
     ``[[chain, seq, digest in hex], …]``.
     """
 
-    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
     at = models.DateTimeField()
     heads = models.TextField()
     note = models.TextField()
-
-    unscoped = models.Manager["Checkpoint"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
 
     @override
     def __str__(self) -> str:

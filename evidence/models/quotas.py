@@ -3,11 +3,11 @@
 from django.db import models
 from typing_extensions import override
 
-from evidence.models.accounts import Owner
 from evidence.models.grants import Grant
+from evidence.models.owners import Owned, OwnedKey, OwnedOne
 
 
-class Quota(models.Model):
+class Quota(Owned):
     """One limit of a grant, set by the owner.
 
     ``used`` counts since ``since``, the start of a calendar minute, hour or day in UTC.
@@ -23,20 +23,18 @@ class Quota(models.Model):
         HOUR = "hour", "hour"
         DAY = "day", "day"
 
-    grant = models.ForeignKey(Grant, on_delete=models.CASCADE, related_name="+")
+    grant = OwnedKey(Grant, cascade=True)
     measure = models.TextField(choices=Measure.choices)
     period = models.TextField(choices=Period.choices)
     most = models.BigIntegerField()
     used = models.BigIntegerField(default=0)
     since = models.DateTimeField()
 
-    unscoped = models.Manager["Quota"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.UniqueConstraint(
-                fields=["grant", "measure", "period"], name="quota_once_a_measure_and_period"
+                fields=["owner", "grant", "measure", "period"],
+                name="quota_once_a_measure_and_period",
             ),
             models.CheckConstraint(
                 name="quota_measure_known",
@@ -55,18 +53,13 @@ class Quota(models.Model):
         return f"{self.most} {self.measure} per {self.period}"
 
 
-class Tripwire(models.Model):
+class Tripwire(Owned):
     """Share of a stream, in percent, that pauses a grant when it was read; 0 means never."""
 
-    grant = models.OneToOneField(
-        Grant, primary_key=True, on_delete=models.CASCADE, related_name="+"
-    )
+    grant = OwnedOne(Grant, primary_key=True, cascade=True)
     share = models.SmallIntegerField()
 
-    unscoped = models.Manager["Tripwire"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.CheckConstraint(
                 name="tripwire_share_is_percent",
@@ -79,24 +72,21 @@ class Tripwire(models.Model):
         return f"{self.share} %"
 
 
-class Watch(models.Model):
+class Watch(Owned):
     """Number of records (``slack``) that a grant can read before distinct ones are counted again.
 
     ``slack`` never exceeds the distance to the tripwire's share, so the share is not reached before
     it is used up.
     """
 
-    grant = models.ForeignKey(Grant, on_delete=models.CASCADE, related_name="+")
+    grant = OwnedKey(Grant, cascade=True)
     stream = models.TextField()
     slack = models.BigIntegerField()
 
-    unscoped = models.Manager["Watch"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.UniqueConstraint(
-                fields=["grant", "stream"], name="watch_once_a_grant_and_stream"
+                fields=["owner", "grant", "stream"], name="watch_once_a_grant_and_stream"
             )
         ]
 
@@ -105,10 +95,10 @@ class Watch(models.Model):
         return f"{self.stream}: {self.slack}"
 
 
-class Alert(models.Model):
+class Alert(Owned):
     """An automatic pause: the grant read ``seen`` of ``total`` records within ``hours``."""
 
-    grant = models.ForeignKey(Grant, on_delete=models.CASCADE, related_name="+")
+    grant = OwnedKey(Grant, cascade=True)
     stream = models.TextField()
     seen = models.BigIntegerField()
     total = models.BigIntegerField()
@@ -116,13 +106,10 @@ class Alert(models.Model):
     at = models.DateTimeField()
     acknowledged_at = models.DateTimeField(null=True)
 
-    unscoped = models.Manager["Alert"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         indexes = [
             models.Index(
-                fields=["at"],
+                fields=["owner", "at"],
                 name="alert_standing",
                 condition=models.Q(acknowledged_at__isnull=True),
             )
@@ -133,14 +120,13 @@ class Alert(models.Model):
         return f"{self.stream} at {self.at:%Y-%m-%d %H:%M}"
 
 
-class RefusedCall(models.Model):
+class RefusedCall(Owned):
     """One refused call, without any value that the client sent.
 
     ``param`` is a known parameter of the route, ``stream`` a declared stream, ``clause`` our
     description of the grant's clause.
     """
 
-    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
     at = models.DateTimeField()
     client_id = models.TextField()
     token_id = models.TextField()
@@ -151,14 +137,11 @@ class RefusedCall(models.Model):
     stream = models.TextField()
     clause = models.TextField()
 
-    unscoped = models.Manager["RefusedCall"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         indexes = [
-            models.Index(fields=["client_id", "at"], name="refused_to_client"),
-            models.Index(fields=["at"], name="refused_at"),
-            models.Index(fields=["request_id"], name="refused_request"),
+            models.Index(fields=["owner", "client_id", "at"], name="refused_to_client"),
+            models.Index(fields=["owner", "at"], name="refused_at"),
+            models.Index(fields=["owner", "request_id"], name="refused_request"),
         ]
 
     @override

@@ -10,8 +10,10 @@ from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from typing_extensions import override
 
+from evidence.models.owners import Owned
 
-class Record(models.Model):
+
+class Record(Owned):
     """The current version of one record.
 
     ``sort_key`` is the cursor field as sortable text (null sorts last). ``field_emitted`` maps
@@ -21,7 +23,7 @@ class Record(models.Model):
     bytes.
     """
 
-    pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")
+    pk = models.CompositePrimaryKey("owner_id", "connection_id", "stream", "record_key")
     connection_id = models.TextField(db_collation="C")
     stream = models.TextField(db_collation="C")
     record_key = models.TextField(db_collation="C")
@@ -38,19 +40,25 @@ class Record(models.Model):
     link_3 = models.TextField(null=True, db_collation="C")
     change_seq = models.BigIntegerField()
 
-    unscoped = models.Manager["Record"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         indexes = [
             models.Index(
-                fields=["connection_id", "stream", "sort_key", "record_key"],
+                fields=["owner", "connection_id", "stream", "sort_key", "record_key"],
                 name="record_in_order",
             ),
-            models.Index(fields=["connection_id", "stream", "consent_time"], name="record_in_time"),
+            models.Index(
+                fields=["owner", "connection_id", "stream", "consent_time"], name="record_in_time"
+            ),
             *(
                 models.Index(
-                    fields=["connection_id", "stream", f"link_{n}", "sort_key", "record_key"],
+                    fields=[
+                        "owner",
+                        "connection_id",
+                        "stream",
+                        f"link_{n}",
+                        "sort_key",
+                        "record_key",
+                    ],
                     condition=models.Q(**{f"link_{n}__isnull": False}),
                     name=f"record_link_{n}",
                 )
@@ -63,7 +71,7 @@ class Record(models.Model):
         return f"{self.connection_id}/{self.stream}:{self.record_key}"
 
 
-class RecordChange(models.Model):
+class RecordChange(Owned):
     """One change of one record, append-only, numbered per connection.
 
     ``before`` maps each changed top-level field to a keyed hash of its previous value (null: the
@@ -76,7 +84,7 @@ class RecordChange(models.Model):
         UPDATED = "u", "updated"
         DELETED = "d", "deleted"
 
-    pk = models.CompositePrimaryKey("connection_id", "seq")
+    pk = models.CompositePrimaryKey("owner_id", "connection_id", "seq")
     connection_id = models.TextField(db_collation="C")
     seq = models.BigIntegerField()
     stream = models.TextField(db_collation="C")
@@ -86,10 +94,7 @@ class RecordChange(models.Model):
     consent_time_before = models.DateTimeField(null=True)
     recorded_at = models.DateTimeField()
 
-    unscoped = models.Manager["RecordChange"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.CheckConstraint(
                 name="change_kind_known", condition=models.Q(kind__in=["c", "u", "d"])
@@ -97,7 +102,8 @@ class RecordChange(models.Model):
         ]
         indexes = [
             models.Index(
-                fields=["connection_id", "stream", "record_key", "seq"], name="change_of_record"
+                fields=["owner", "connection_id", "stream", "record_key", "seq"],
+                name="change_of_record",
             )
         ]
 
@@ -106,14 +112,14 @@ class RecordChange(models.Model):
         return f"{self.connection_id}#{self.seq}"
 
 
-class SearchText(models.Model):
+class SearchText(Owned):
     """The lexemes of one record; each includes its field, so that a hidden field cannot match.
 
     ``word_order`` has the order of the words of each field by its code, as
     ``evidence.search.analysis.terms`` encodes it.
     """
 
-    pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")
+    pk = models.CompositePrimaryKey("owner_id", "connection_id", "stream", "record_key")
     connection_id = models.TextField(db_collation="C")
     stream = models.TextField(db_collation="C")
     record_key = models.TextField(db_collation="C")
@@ -122,13 +128,10 @@ class SearchText(models.Model):
     authored_at = models.DateTimeField(null=True)
     analyser = models.SmallIntegerField()
 
-    unscoped = models.Manager["SearchText"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         indexes = [
             models.Index(
-                fields=["connection_id", "stream", "authored_at", "record_key"],
+                fields=["owner", "connection_id", "stream", "authored_at", "record_key"],
                 name="search_text_in_time",
             )
         ]
@@ -138,29 +141,24 @@ class SearchText(models.Model):
         return f"{self.connection_id}/{self.stream}:{self.record_key}"
 
 
-class Suppression(models.Model):
+class Suppression(Owned):
     """An erased record, stored as a keyed hash of its key; imports skip it."""
 
-    pk = models.CompositePrimaryKey("connection_id", "stream", "key_digest")
+    pk = models.CompositePrimaryKey("owner_id", "connection_id", "stream", "key_digest")
     connection_id = models.TextField(db_collation="C")
     stream = models.TextField(db_collation="C")
     key_digest = models.BinaryField()
     erased_at = models.DateTimeField()
-
-    unscoped = models.Manager["Suppression"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
 
     @override
     def __str__(self) -> str:
         return f"an erased record of {self.connection_id}/{self.stream}"
 
 
-class Blob(models.Model):
+class Blob(Owned):
     """Metadata of the bytes that a record's ``blob_ref`` references."""
 
-    pk = models.CompositePrimaryKey("connection_id", "blob_id")
+    pk = models.CompositePrimaryKey("owner_id", "connection_id", "blob_id")
     connection_id = models.TextField(db_collation="C")
     blob_id = models.TextField(db_collation="C")
     stream = models.TextField(db_collation="C")
@@ -170,12 +168,11 @@ class Blob(models.Model):
     sha256 = models.BinaryField()
     created_at = models.DateTimeField()
 
-    unscoped = models.Manager["Blob"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         indexes = [
-            models.Index(fields=["connection_id", "stream", "record_key"], name="blob_of_record")
+            models.Index(
+                fields=["owner", "connection_id", "stream", "record_key"], name="blob_of_record"
+            )
         ]
 
     @override
@@ -183,19 +180,14 @@ class Blob(models.Model):
         return self.blob_id
 
 
-class BlobChunk(models.Model):
+class BlobChunk(Owned):
     """A chunk of a blob's bytes, small enough to serve ranges."""
 
-    pk = models.CompositePrimaryKey("connection_id", "blob_id", "position")
+    pk = models.CompositePrimaryKey("owner_id", "connection_id", "blob_id", "position")
     connection_id = models.TextField(db_collation="C")
     blob_id = models.TextField(db_collation="C")
     position = models.PositiveIntegerField()
     content = models.BinaryField()
-
-    unscoped = models.Manager["BlobChunk"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
 
     @override
     def __str__(self) -> str:

@@ -12,25 +12,19 @@ from typing_extensions import override
 from evidence.declarations.declaration import SourceDeclaration as Declaration
 from evidence.declarations.parser import parse_declaration
 from evidence.declarations.storage_layout import Layout
-from evidence.models.accounts import Owner
+from evidence.models.owners import Owned, OwnedKey
 
 
-class Source(models.Model):
+class Source(Owned):
     """A kind of origin with a declaration, such as a mail provider or a bank."""
 
-    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
     kind = models.TextField(default="connector")
     source_id = models.TextField(db_collation="C", help_text="Absolute URI of the source.")
     connector_key = models.TextField(db_collation="C")
     display_name = models.TextField()
-    current_declaration = models.ForeignKey(
-        "SourceDeclaration", null=True, on_delete=models.PROTECT, related_name="+"
-    )
+    current_declaration = OwnedKey("SourceDeclaration", null=True)
 
-    unscoped = models.Manager["Source"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.UniqueConstraint(fields=["owner", "source_id"], name="source_once_per_owner"),
             models.UniqueConstraint(
@@ -47,27 +41,24 @@ class Source(models.Model):
         return self.display_name
 
 
-class SourceDeclaration(models.Model):
+class SourceDeclaration(Owned):
     """An immutable snapshot of a declaration, byte for byte as it was posted.
 
     ``layout`` maps fields of each stream to their storage columns
     (``evidence.declarations.storage_layout``); later revisions only add to it.
     """
 
-    source = models.ForeignKey(Source, on_delete=models.PROTECT, related_name="+")
+    source = OwnedKey(Source)
     revision = models.PositiveIntegerField()
     version = models.TextField()
     snapshot = models.TextField()
     layout = models.JSONField()
     created_at = models.DateTimeField()
 
-    unscoped = models.Manager["SourceDeclaration"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.UniqueConstraint(
-                fields=["source", "revision"], name="declaration_revision_once_per_source"
+                fields=["owner", "source", "revision"], name="declaration_revision_once_per_source"
             )
         ]
 

@@ -40,7 +40,7 @@ def encode_positions(positions: Mapping[str, FeedPosition], *, owner_id: str, no
     ).digest()
     row = Bookmark(handle=handle, owner_id=owner_id, content=content, used_at=now)
     Bookmark.unscoped.bulk_create(
-        [row], update_conflicts=True, unique_fields=["handle"], update_fields=["used_at"]
+        [row], update_conflicts=True, unique_fields=["owner", "handle"], update_fields=["used_at"]
     )
     return "h" + base64.b64encode(handle).decode()
 

@@ -122,9 +122,10 @@ def _store_chunks(blob: Blob, chunks: Iterable[bytes]) -> None:
             digest.update(content)
             blob.size_bytes += len(content)
             cursor.execute(
-                "INSERT INTO evidence_blobchunk (connection_id, blob_id, position, content)"
-                " VALUES (%s, %s, %s, %s)",
-                [blob.connection_id, blob.blob_id, position, content],
+                "INSERT INTO evidence_blobchunk"
+                " (owner_id, connection_id, blob_id, position, content)"
+                " VALUES (%s, %s, %s, %s, %s)",
+                [blob.owner_id, blob.connection_id, blob.blob_id, position, content],
             )
     blob.sha256 = digest.digest()
 
@@ -139,17 +140,19 @@ def _delete_replaced(blob: Blob) -> None:
     """Delete the bytes that the blob replaces. Raises ``InvalidRequest`` if it cannot be stored."""
     if find_suppressed([RecordId(blob.connection_id, blob.stream, blob.record_key)]):
         raise InvalidRequest(message="The owner erased this record.", param="record_key")
-    name = [blob.connection_id, blob.blob_id]
+    name = [blob.owner_id, blob.connection_id, blob.blob_id]
     with connection.cursor() as cursor:
         cursor.execute(
-            "DELETE FROM evidence_blob WHERE connection_id = %s AND blob_id = %s"
+            "DELETE FROM evidence_blob WHERE owner_id = %s AND connection_id = %s AND blob_id = %s"
             " RETURNING stream, record_key",
             name,
         )
         if cursor.fetchone() not in (None, (blob.stream, blob.record_key)):
             raise InvalidRequest(message="The blob belongs to another record.", param="blob_id")
         cursor.execute(
-            "DELETE FROM evidence_blobchunk WHERE connection_id = %s AND blob_id = %s", name
+            "DELETE FROM evidence_blobchunk"
+            " WHERE owner_id = %s AND connection_id = %s AND blob_id = %s",
+            name,
         )
 
 

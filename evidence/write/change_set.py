@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from evidence.models.owners import current_owner
 from evidence.models.records import RecordChange
 from evidence.write import app_data, copy_format, rows, vector_table
 from evidence.write.derivation import (
@@ -161,8 +162,9 @@ class ChangeSet:
     ) -> int:
         seq = self.connections[ref.connection_id].next_seq()
         self.change_rows.append(
-            b"%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n"
+            b"%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n"
             % (
+                copy_format.text(current_owner()),
                 copy_format.text(ref.connection_id),
                 seq,
                 copy_format.text(ref.stream),

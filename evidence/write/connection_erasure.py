@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from django.db import connection, transaction
 
-from evidence.models.accounts import Owner
 from evidence.models.connections import Connection, EmbeddedStream
+from evidence.models.owners import Owner
 from evidence.models.sources import Source, SourceDeclaration
 from evidence.write import app_data, vector_table
 from evidence.write.locks import lock_for_erasure

@@ -120,6 +120,7 @@ def derive(target: Target, *, key: str, data: Mapping[str, Any]) -> Derived:
     typed = typed_columns(layout, data)
     row = b"\t".join(
         (
+            copy_format.text(target.owner_id),
             copy_format.text(target.connection_id),
             copy_format.text(stream.name),
             copy_format.text(key),
@@ -162,6 +163,7 @@ def _search(
     lexemes = encode_lexemes(fields, languages=target.languages, codes=len(codes))
     orders = [lexemes.orders.get(code) for code in in_code_order(codes)]
     return copy_format.binary_row(
+        copy_format.binary_text(target.owner_id),
         copy_format.binary_text(target.connection_id),
         copy_format.binary_text(target.stream.name),
         copy_format.binary_text(key),

@@ -12,16 +12,17 @@ from django.db import connection
 
 from evidence.errors import ConnectionNotFound
 from evidence.models.erasures import CONNECTION_ERASURE_LOCK
+from evidence.models.owners import current_owner
 
 LOCK_CONNECTIONS = """
 SELECT c.connection_id, c.change_seq, c.status, c.languages, s.current_declaration_id
-FROM evidence_connection c JOIN evidence_source s ON s.id = c.source_id
-WHERE c.connection_id = ANY(%s)
+FROM evidence_connection c JOIN evidence_source s ON s.owner_id = c.owner_id AND s.id = c.source_id
+WHERE c.owner_id = %s AND c.connection_id = ANY(%s)
 ORDER BY c.connection_id
 FOR KEY SHARE OF s FOR UPDATE OF c
 """
 HAS_SUPPRESSIONS = """
-(SELECT connection_id FROM evidence_suppression WHERE connection_id = %s LIMIT 1)
+(SELECT connection_id FROM evidence_suppression WHERE owner_id = %s AND connection_id = %s LIMIT 1)
 """
 LOCK_ERASURE = f"""
 SELECT pg_advisory_xact_lock({CONNECTION_ERASURE_LOCK}) FROM unnest(ARRAY[%s]) AS n(connection_id)
@@ -46,11 +47,13 @@ class LockedConnection:
 
 def lock_connections(connection_ids: Iterable[str]) -> dict[str, LockedConnection]:
     """Lock the connections that exist, inside a transaction. Two queries."""
+    owner_id = current_owner()
     with connection.cursor() as cursor:
-        cursor.execute(LOCK_CONNECTIONS, [sorted(set(connection_ids))])
+        cursor.execute(LOCK_CONNECTIONS, [owner_id, sorted(set(connection_ids))])
         locked = {row[0]: LockedConnection(*row) for row in cursor.fetchall()}
         if locked:
-            cursor.execute("UNION ALL".join([HAS_SUPPRESSIONS] * len(locked)), list(locked))
+            pairs = [value for connection_id in locked for value in (owner_id, connection_id)]
+            cursor.execute("UNION ALL".join([HAS_SUPPRESSIONS] * len(locked)), pairs)
             for (connection_id,) in cursor.fetchall():
                 locked[connection_id].suppresses = True
         return locked
@@ -82,10 +85,11 @@ def save_change_numbers(locked: Iterable[LockedConnection]) -> None:
             SET change_seq = n.seq,
                 status = CASE c.status WHEN 'draft' THEN 'active' ELSE c.status END
             FROM unnest(%s::text[], %s::bigint[]) AS n(connection_id, seq)
-            WHERE c.connection_id = n.connection_id
+            WHERE c.owner_id = %s AND c.connection_id = n.connection_id
             """,
             [
                 [connection_lock.connection_id for connection_lock in locks],
                 [connection_lock.change_seq for connection_lock in locks],
+                current_owner(),
             ],
         )

@@ -13,42 +13,43 @@ from typing import Any, NamedTuple
 import orjson
 from django.db import connection
 
+from evidence.models.owners import current_owner
 from evidence.write.copy_format import copy_binary_rows, copy_rows
 from evidence.write.derivation import StoredRecord
 
 RECORD_COLUMNS = (
-    "evidence_record (connection_id, stream, record_key, data, sort_key, consent_time, numbers,"
+    "evidence_record (owner_id, connection_id, stream, record_key, data, sort_key, consent_time, numbers,"
     " times, words, link_1, link_2, link_3, emitted_at, field_emitted, change_seq)"
 )
 CHANGE_COLUMNS = (
-    "evidence_recordchange (connection_id, seq, stream, record_key, kind, before,"
+    "evidence_recordchange (owner_id, connection_id, seq, stream, record_key, kind, before,"
     " consent_time_before, recorded_at)"
 )
 SEARCH_COLUMNS = (
-    "evidence_searchtext (connection_id, stream, record_key, terms, word_order, authored_at,"
+    "evidence_searchtext (owner_id, connection_id, stream, record_key, terms, word_order, authored_at,"
     " analyser)"
 )
 
-# One connection and stream per statement, so that PostgreSQL plans for a single partition.
-BY_KEYS = "WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)"
+BY_KEYS = "WHERE owner_id = %s AND connection_id = %s AND stream = %s AND record_key = ANY(%s)"
 SELECT_RECORDS = """
 SELECT record_key, data::text, emitted_at, field_emitted::text, consent_time, change_seq
 FROM evidence_record
 """
 SELECT_KEYS = """
-SELECT record_key FROM evidence_record WHERE connection_id = %s AND stream = %s
+SELECT record_key FROM evidence_record WHERE owner_id = %s AND connection_id = %s AND stream = %s
     AND (%s::timestamptz IS NULL OR coalesce(consent_time, emitted_at) < %s)
 ORDER BY record_key LIMIT %s
 """
 SELECT_KEYS_BELOW = """
 -- Select the given keys, and the keys that begin with one and a dot; a slash is the next character.
--- Parameters: the keys, connection id, stream.
+-- Parameters: the keys, owner id, connection id, stream.
 SELECT r.record_key FROM unnest(%s::text[]) AS k(key) JOIN evidence_record AS r
     ON r.record_key = k.key OR r.record_key > k.key || '.' AND r.record_key < k.key || '/'
-WHERE r.connection_id = %s AND r.stream = %s
+WHERE r.owner_id = %s AND r.connection_id = %s AND r.stream = %s
 """
 AFTER_KEY = (
-    "WHERE connection_id = %s AND stream = %s AND record_key > %s ORDER BY record_key LIMIT %s"
+    "WHERE owner_id = %s AND connection_id = %s AND stream = %s AND record_key > %s"
+    " ORDER BY record_key LIMIT %s"
 )
 
 
@@ -83,7 +84,7 @@ def record_ids(
     ``before`` keeps records whose consent time, or else emitted time, is earlier.
     """
     with connection.cursor() as cursor:
-        cursor.execute(SELECT_KEYS, [connection_id, stream, before, before, limit])
+        cursor.execute(SELECT_KEYS, [current_owner(), connection_id, stream, before, before, limit])
         return [RecordId(connection_id, stream, key) for (key,) in cursor]
 
 
@@ -91,7 +92,7 @@ def ids_below(parents: Iterable[RecordId]) -> Iterator[RecordId]:
     """Yield the ids of stored records with these keys, or keys that begin with one and a dot."""
     with connection.cursor() as cursor:
         for (connection_id, stream), keys in _group_keys(parents):
-            cursor.execute(SELECT_KEYS_BELOW, [keys, connection_id, stream])
+            cursor.execute(SELECT_KEYS_BELOW, [keys, current_owner(), connection_id, stream])
             for (key,) in cursor:
                 yield RecordId(connection_id, stream, key)
 
@@ -100,7 +101,7 @@ def _fetch_records(
     connection_id: str, stream: str, statement: str, values: tuple[Any, ...]
 ) -> dict[RecordId, StoredRecord]:
     with connection.cursor() as cursor:
-        cursor.execute(statement, [connection_id, stream, *values])
+        cursor.execute(statement, [current_owner(), connection_id, stream, *values])
         return {
             RecordId(connection_id, stream, key): StoredRecord(
                 data=orjson.loads(text),
@@ -128,9 +129,9 @@ def delete_blobs(refs: Iterable[RecordId]) -> None:
         for (connection_id, stream), keys in _group_keys(refs):
             cursor.execute(
                 "DELETE FROM evidence_blobchunk c USING evidence_blob b"
-                " WHERE c.connection_id = b.connection_id AND c.blob_id = b.blob_id"
-                " AND b.connection_id = %s AND b.stream = %s AND b.record_key = ANY(%s)",
-                [connection_id, stream, keys],
+                " WHERE c.owner_id = b.owner_id AND c.connection_id = b.connection_id"
+                " AND c.blob_id = b.blob_id AND b.owner_id = %s AND b.connection_id = %s AND b.stream = %s AND b.record_key = ANY(%s)",
+                [current_owner(), connection_id, stream, keys],
             )
     _delete("evidence_blob", refs)
 
@@ -151,7 +152,8 @@ def _delete(table: str, refs: Iterable[RecordId]) -> None:
     with connection.cursor() as cursor:
         for (connection_id, stream), keys in _group_keys(refs):
             # `table` is a constant of this module.
-            cursor.execute(f"DELETE FROM {table} {BY_KEYS}", [connection_id, stream, keys])  # noqa: S608
+            values = [current_owner(), connection_id, stream, keys]
+            cursor.execute(f"DELETE FROM {table} {BY_KEYS}", values)  # noqa: S608
 
 
 def _group_keys(refs: Iterable[RecordId]) -> Iterator[tuple[tuple[str, str], list[str]]]:
@@ -172,12 +174,12 @@ WITH counted AS (
         latest_declared_at = greatest(t.latest_declared_at, n.declared),
         updated_at = %s
     FROM counted n
-    WHERE t.connection_id = n.connection_id AND t.stream = n.stream
+    WHERE t.owner_id = %s AND t.connection_id = n.connection_id AND t.stream = n.stream
     RETURNING t.connection_id, t.stream
 )
 INSERT INTO evidence_streamstate
-    (connection_id, stream, record_count, latest_emitted_at, latest_declared_at, updated_at)
-SELECT n.connection_id, n.stream, n.added, n.latest, n.declared, %s
+    (owner_id, connection_id, stream, record_count, latest_emitted_at, latest_declared_at, updated_at)
+SELECT %s, n.connection_id, n.stream, n.added, n.latest, n.declared, %s
 FROM counted n
 WHERE NOT EXISTS (
     SELECT FROM known k WHERE k.connection_id = n.connection_id AND k.stream = n.stream
@@ -191,9 +193,9 @@ SET latest_declared_at = (
     SELECT max(coalesce((r.field_emitted ->> f.name)::timestamptz, r.emitted_at))
     FROM evidence_record r
     JOIN unnest(%(fields)s::text[]) AS f(name) ON r.data ? f.name
-    WHERE r.connection_id = %(connection_id)s AND r.stream = %(stream)s
+    WHERE r.owner_id = %(owner_id)s AND r.connection_id = %(connection_id)s AND r.stream = %(stream)s
 )
-WHERE t.connection_id = %(connection_id)s AND t.stream = %(stream)s
+WHERE t.owner_id = %(owner_id)s AND t.connection_id = %(connection_id)s AND t.stream = %(stream)s
 """
 
 
@@ -230,6 +232,8 @@ def save_counts(counts: Mapping[tuple[str, str], CountChange], *, now: datetime)
                 [count.latest for count in counts.values()],
                 [count.declared for count in counts.values()],
                 now,
+                current_owner(),
+                current_owner(),
                 now,
             ],
         )
@@ -238,7 +242,8 @@ def save_counts(counts: Mapping[tuple[str, str], CountChange], *, now: datetime)
 def recount_declared(connection_id: str, stream: str, fields: Collection[str]) -> None:
     """Set ``latest_declared_at`` after the declared fields of a stream changed."""
     asked: dict[str, str | list[str]] = {
-        "connection_id": connection_id, "stream": stream, "fields": list(fields),
+        "owner_id": current_owner(), "connection_id": connection_id,
+        "stream": stream, "fields": list(fields),
     }  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(RECOUNT_DECLARED, asked)

@@ -14,15 +14,17 @@ from typing import Any
 from django.db import connection
 
 from evidence.models.digests import key_digest, value_digest
+from evidence.models.owners import current_owner
 from evidence.write import app_data
 from evidence.write.rows import RecordId
 
 SUPPRESS = """
-INSERT INTO evidence_suppression (connection_id, stream, key_digest, erased_at)
-SELECT %s, %s, k.digest, %s FROM unnest(%s::bytea[]) AS k(digest) ON CONFLICT DO NOTHING
+INSERT INTO evidence_suppression (owner_id, connection_id, stream, key_digest, erased_at)
+SELECT %s, %s, %s, k.digest, %s FROM unnest(%s::bytea[]) AS k(digest) ON CONFLICT DO NOTHING
 """
 SELECT_SUPPRESSED = """
-SELECT key_digest FROM evidence_suppression WHERE connection_id = ANY(%s) AND key_digest = ANY(%s)
+SELECT key_digest FROM evidence_suppression
+WHERE owner_id = %s AND connection_id = ANY(%s) AND key_digest = ANY(%s)
 """
 
 
@@ -32,7 +34,8 @@ def suppress_keys(refs: Sequence[RecordId], now: datetime) -> None:
     for data in app_data.registered():
         data.forget_keys(connection_id, stream, [ref.record_key for ref in refs])
     with connection.cursor() as cursor:
-        cursor.execute(SUPPRESS, [connection_id, stream, now, [_digest(ref) for ref in refs]])
+        digests = [_digest(ref) for ref in refs]
+        cursor.execute(SUPPRESS, [current_owner(), connection_id, stream, now, digests])
 
 
 def find_suppressed(refs: Iterable[RecordId]) -> frozenset[RecordId]:
@@ -42,7 +45,7 @@ def find_suppressed(refs: Iterable[RecordId]) -> frozenset[RecordId]:
         return frozenset()
     connection_ids = list({ref.connection_id for ref in digests.values()})
     with connection.cursor() as cursor:
-        cursor.execute(SELECT_SUPPRESSED, [connection_ids, list(digests)])
+        cursor.execute(SELECT_SUPPRESSED, [current_owner(), connection_ids, list(digests)])
         return frozenset(digests[bytes(digest)] for (digest,) in cursor)
 
 

@@ -22,6 +22,7 @@ from evidence.write.receipts import LineRejectedError, ReceiptCode
 class Target:
     """One stream of one connection, with the declaration that was current at the start."""
 
+    owner_id: str
     connection_id: str
     stream: StreamDeclaration
     layout: StreamLayout
@@ -73,6 +74,7 @@ class TargetRegistry:
 
 def build_target(connection: Connection, current: StoredDeclaration, *, stream: str) -> Target:
     return Target(
+        owner_id=connection.owner_id,
         connection_id=connection.connection_id,
         stream=current.declaration.streams[stream],
         layout=current.layout[stream],

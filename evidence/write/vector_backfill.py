@@ -182,6 +182,7 @@ def _row(
     target: Target, text: FieldText, number: int, part: PassageRange, vector: Vector | None
 ) -> bytes:
     return copy_format.binary_row(
+        copy_format.binary_text(target.owner_id),
         copy_format.binary_text(target.connection_id),
         copy_format.binary_text(target.stream.name),
         copy_format.binary_text(text.record_key),

@@ -13,6 +13,7 @@ from datetime import datetime
 from django.db import ProgrammingError, connection, transaction
 
 from evidence.models.connections import EmbeddedStream
+from evidence.models.owners import across_owners, current_owner
 from evidence.search.embedding import Embedder
 from evidence.write import distribution
 from evidence.write.copy_format import copy_binary_rows
@@ -29,6 +30,7 @@ AVAILABLE = "SELECT count(*) > 0 FROM pg_available_extensions WHERE name = 'vect
 # `embedding` is null for a text without a vector, so that the backfill does not try it again.
 TABLE = """
 CREATE TABLE evidence_passage (
+    owner_id text COLLATE "C" NOT NULL,
     connection_id text COLLATE "C" NOT NULL,
     stream text COLLATE "C" NOT NULL,
     record_key text COLLATE "C" NOT NULL,
@@ -38,22 +40,22 @@ CREATE TABLE evidence_passage (
     end_chars integer NOT NULL,
     authored_at timestamptz,
     embedding halfvec({dimension}),
-    PRIMARY KEY (connection_id, stream, record_key, field, passage)
-) PARTITION BY HASH (connection_id)
+    PRIMARY KEY (owner_id, connection_id, stream, record_key, field, passage)
+) PARTITION BY HASH (owner_id, connection_id)
 """
 PARTITION = """
 CREATE TABLE evidence_passage_p{number} PARTITION OF evidence_passage
     FOR VALUES WITH (MODULUS {modulus}, REMAINDER {number})
 """
 COLUMNS = (
-    "evidence_passage (connection_id, stream, record_key, field, passage, start_chars, end_chars,"
+    "evidence_passage (owner_id, connection_id, stream, record_key, field, passage, start_chars, end_chars,"
     " authored_at, embedding)"
 )
-BY_KEYS = "connection_id = %s AND stream = %s AND record_key = ANY(%s)"
+BY_KEYS = "owner_id = %s AND connection_id = %s AND stream = %s AND record_key = ANY(%s)"
 UPDATE_TIMES = """
 UPDATE evidence_passage p SET authored_at = n.at
 FROM unnest(%s::text[], %s::timestamptz[]) AS n(record_key, at)
-WHERE p.connection_id = %s AND p.stream = %s AND p.record_key = n.record_key
+WHERE p.owner_id = %s AND p.connection_id = %s AND p.stream = %s AND p.record_key = n.record_key
 """
 
 Stale = Mapping[RecordId, Collection[str] | None]
@@ -91,7 +93,8 @@ def _create(dimension: int, model_comment: str) -> None:
             cursor.execute(PARTITION.format(number=number, modulus=PARTITIONS))
         cursor.execute("COMMENT ON TABLE evidence_passage IS %s", [model_comment])
         distribution.distribute_if_others_are("evidence_passage")
-        EmbeddedStream.unscoped.all().delete()
+        with across_owners():
+            EmbeddedStream.unscoped.all().delete()
 
 
 def exists() -> bool:
@@ -111,7 +114,7 @@ def delete_vectors(stale: Stale) -> None:
             statement, parameters = f"DELETE FROM evidence_passage WHERE {BY_KEYS}", [keys]  # noqa: S608 - constants
             if names is not None:
                 statement, parameters = f"{statement} AND field = ANY(%s)", [keys, list(names)]
-            cursor.execute(statement, [connection_id, stream, *parameters])
+            cursor.execute(statement, [current_owner(), connection_id, stream, *parameters])
 
 
 def update_times(new_times: Mapping[RecordId, datetime | None]) -> None:
@@ -124,7 +127,7 @@ def update_times(new_times: Mapping[RecordId, datetime | None]) -> None:
     with connection.cursor() as cursor:
         for (connection_id, stream), pairs in groups.items():
             keys, times = [key for key, _ in pairs], [at for _, at in pairs]
-            cursor.execute(UPDATE_TIMES, [keys, times, connection_id, stream])
+            cursor.execute(UPDATE_TIMES, [keys, times, current_owner(), connection_id, stream])
 
 
 def delete_stream_vectors(connection_id: str, stream: str | None = None) -> None:
@@ -136,8 +139,8 @@ def delete_stream_vectors(connection_id: str, stream: str | None = None) -> None
     with connection.cursor() as cursor:
         cursor.execute(
             "DELETE FROM evidence_passage"
-            " WHERE connection_id = %s AND (%s::text IS NULL OR stream = %s)",
-            [connection_id, stream, stream],
+            " WHERE owner_id = %s AND connection_id = %s AND (%s::text IS NULL OR stream = %s)",
+            [current_owner(), connection_id, stream, stream],
         )
 
 

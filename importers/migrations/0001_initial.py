@@ -2,8 +2,6 @@
 
 from django.db import migrations
 from django.db.models import (
-    CASCADE,
-    PROTECT,
     BigIntegerField,
     BinaryField,
     BooleanField,
@@ -17,7 +15,16 @@ from django.db.models import (
     UniqueConstraint,
 )
 
-from evidence.migrations import belongs, composite, refers, row_id, table, text_key
+from evidence.migrations import (
+    OwnerFirst,
+    composite,
+    owned,
+    row_id,
+    same,
+    same_one,
+    table,
+    text_key,
+)
 
 # Wakes background jobs after a commit (operations.job_wakeups).
 WAKE_JOBS = """
@@ -36,9 +43,9 @@ class Migration(migrations.Migration):
     operations = [
         table(
             "ImportRun",
+            owned(),
             ("run_id", text_key()),
-            ("owner", refers("evidence.owner", PROTECT)),
-            ("connection", refers("evidence.connection", CASCADE)),
+            ("connection", same("evidence.connection", cascade=True)),
             ("kind", TextField()),
             ("label", TextField(help_text="The name of the file or folder.")),
             ("fingerprint", TextField(db_collation="C")),
@@ -66,7 +73,9 @@ class Migration(migrations.Migration):
             ("totals", JSONField(default=dict, help_text="By stream, account and currency.")),
             ("started_at", DateTimeField()),
             ("updated_at", DateTimeField()),
-            indexes=[Index(fields=["connection", "fingerprint"], name="import_of_an_export")],
+            indexes=[
+                Index(fields=["owner", "connection", "fingerprint"], name="import_of_an_export")
+            ],
             constraints=[
                 CheckConstraint(
                     condition=Q(("status__in", ["running", "finished", "stopped"])),
@@ -77,8 +86,9 @@ class Migration(migrations.Migration):
         table(
             "ImportReceipt",
             ("id", row_id()),
-            ("connection", refers("evidence.connection", CASCADE)),
-            ("run", refers("importers.importrun", CASCADE)),
+            owned(),
+            ("connection", same("evidence.connection", cascade=True)),
+            ("run", same("importers.importrun", cascade=True)),
             ("item", BigIntegerField()),
             ("file", TextField()),
             ("place", TextField()),
@@ -88,19 +98,20 @@ class Migration(migrations.Migration):
         table(
             "ImportChoice",
             ("id", row_id()),
-            ("connection", refers("evidence.connection", CASCADE)),
+            owned(),
+            ("connection", same("evidence.connection", cascade=True)),
             ("name", TextField(db_collation="C")),
             ("value", JSONField()),
             constraints=[
                 UniqueConstraint(
-                    fields=("connection", "name"), name="import_choice_once_per_connection"
+                    fields=("owner", "connection", "name"), name="import_choice_once_per_connection"
                 )
             ],
         ),
         table(
             "WaitingExport",
+            owned(),
             ("waiting_id", text_key()),
-            ("owner", refers("evidence.owner", CASCADE)),
             ("path", TextField(db_collation="C")),
             ("question", TextField()),
             ("flag", TextField(help_text="The option of the command line that answers.")),
@@ -113,9 +124,10 @@ class Migration(migrations.Migration):
         ),
         table(
             "SourceAccount",
+            owned(),
             (
                 "connection",
-                belongs("evidence.connection", CASCADE, primary_key=True, serialize=False),
+                same_one("evidence.connection", cascade=True, primary_key=True, serialize=False),
             ),
             ("source_name", TextField(db_collation="C")),
             ("settings", JSONField(default=dict)),
@@ -137,8 +149,9 @@ class Migration(migrations.Migration):
         ),
         table(
             "SyncedItem",
-            ("pk", composite("connection_id", "container", "ref")),
-            ("connection", refers("evidence.connection", CASCADE, db_index=False)),
+            owned(),
+            ("pk", composite("owner_id", "connection_id", "container", "ref")),
+            ("connection", same("evidence.connection", cascade=True)),
             ("container", TextField(db_collation="C")),
             ("ref", TextField(db_collation="C")),
             ("stream", TextField(db_collation="C")),
@@ -148,13 +161,14 @@ class Migration(migrations.Migration):
             ("gone_pass", BigIntegerField(null=True)),
             ("seen_at", DateTimeField()),
             indexes=[
-                Index(fields=["connection", "record_key"], name="synced_item_of_record"),
+                Index(fields=["owner", "connection", "record_key"], name="synced_item_of_record"),
                 Index(
                     condition=Q(("gone_pass__isnull", False)),
-                    fields=["connection", "gone_pass"],
+                    fields=["owner", "connection", "gone_pass"],
                     name="synced_item_gone",
                 ),
             ],
         ),
         migrations.RunSQL(WAKE_JOBS),
+        OwnerFirst("SyncedItem"),
     ]

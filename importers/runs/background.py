@@ -13,7 +13,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from evidence.errors import ApiException, IngestStorageError
-from evidence.models.accounts import get_or_create_owner
+from evidence.models.owners import get_or_create_owner
 from importers.core.importer import ChoiceNeeded, ImportRequest, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError

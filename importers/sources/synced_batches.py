@@ -278,6 +278,6 @@ class _BatchWriter:
                 for seen in latest.values()
             ),
             update_conflicts=True,
-            unique_fields=["connection", "container", "ref"],
+            unique_fields=["owner", "connection", "container", "ref"],
             update_fields=["stream", "record_key", "mark", "gone_pass", "seen_at"],
         )

@@ -24,7 +24,7 @@ from evidence.access.owner_scope import owner_scope
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.errors import ApiException
 from evidence.ledger.checkpoints import chain_heads
-from evidence.models.accounts import OWNER_ID
+from evidence.models.owners import current_owner
 from evidence.read import records as reading
 from evidence.read.search import search
 from evidence.search.results import SearchRequest
@@ -146,7 +146,7 @@ def back_up(
         for table in tables:
             counts[table.name] = yield from _write_table(writer, table)
             on_table(table.name, counts[table.name])
-        answers, heads = sample_answers(OWNER_ID), ledger_heads(OWNER_ID)
+        answers, heads = sample_answers(current_owner()), ledger_heads(current_owner())
         closing = {"counts": counts, "answers": answers, "ledger_heads": heads}
         writer.write_json(FrameKind.CLOSING, closing)
         writer.close()

@@ -3,10 +3,10 @@
 from django.db import models
 from typing_extensions import override
 
-from evidence.models.accounts import Owner
+from evidence.models.owners import Owned, Owner
 
 
-class BackupPlan(models.Model):
+class BackupPlan(Owned):
     """The owner's plan for backups.
 
     ``public_key`` is the public half of the recovery key, whose words nobody but the owner has. Backups
@@ -31,24 +31,18 @@ class BackupPlan(models.Model):
     is_paused = models.BooleanField(default=False)
     problem = models.JSONField(null=True)
 
-    unscoped = models.Manager["BackupPlan"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
-
     @override
     def __str__(self) -> str:
         return f"backups of {self.owner_id}"
 
 
-class BackupCopy(models.Model):
+class BackupCopy(Owned):
     """One backup file in one place: a folder, or the address of a bucket.
 
     ``sealed`` is the secret of the file, which the recovery key ``fingerprint`` opens. ``drill_secret``
     is that secret, encrypted with the installation's key, while a drill waits or runs.
     """
 
-    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
     name = models.TextField()
     place = models.TextField()
     made_at = models.DateTimeField()
@@ -60,10 +54,7 @@ class BackupCopy(models.Model):
     drilled_at = models.DateTimeField(null=True)
     drill_problem = models.TextField(default="")
 
-    unscoped = models.Manager["BackupCopy"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         indexes = [models.Index(fields=["owner", "made_at"], name="backup_copy_in_time")]
 
     @override

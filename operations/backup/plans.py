@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from django.db import transaction
 
-from evidence.models.accounts import Owner
+from evidence.models.owners import Owner
 from evidence.write.sealed_values import reencrypt_rows, seal, unseal
 from operations.backup.models import BackupCopy, BackupPlan
 

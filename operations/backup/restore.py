@@ -9,7 +9,7 @@ from django.db import DatabaseError
 
 from evidence.access.grant_lifecycle import suspend_all
 from evidence.ledger.verification import verify
-from evidence.models.accounts import OWNER_ID
+from evidence.models.owners import current_owner
 from operations.backup import plans, table_copy
 from operations.backup.archive import EncryptedReader, Frame, FrameKind, read_frames
 from operations.backup.dump import ReportTable, key_fingerprints, ledger_heads, sample_answers
@@ -170,9 +170,9 @@ def require_empty() -> None:
 def verify_restore(restored: RestoreSummary) -> Verification:
     """Compare sample answers and ledger heads with the backup. Reads the complete ledger."""
     expected = restored.closing["answers"]
-    actual = sample_answers(OWNER_ID)
-    heads = ledger_heads(OWNER_ID)
-    verdict = verify(OWNER_ID)
+    actual = sample_answers(current_owner())
+    heads = ledger_heads(current_owner())
+    verdict = verify(current_owner())
     return Verification(
         rows=sum(restored.counts.values()),
         answers=len(expected),

@@ -28,7 +28,7 @@ from evidence.access.owner_notices import (
 )
 from evidence.access.permission_requests import open_requests
 from evidence.ledger.disclosures import ReadTotals, read_totals
-from evidence.models.accounts import get_or_create_owner
+from evidence.models.owners import get_or_create_owner
 from evidence.write.sealed_values import SealedError
 from importers.runs.store import stopped_runs
 from importers.sources import status

@@ -4,7 +4,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from typing_extensions import override
 
-from evidence.models.accounts import Owner
+from evidence.models.owners import Owned, OwnedKey
 
 
 class NotificationKind(models.TextChoices):
@@ -20,7 +20,7 @@ class NotificationKind(models.TextChoices):
     DIGEST = "digest", "What apps read, once a month"
 
 
-class NotificationChannel(models.Model):
+class NotificationChannel(Owned):
     """One way to reach the owner.
 
     ``address`` is encrypted and bound to the channel. Nothing is sent before ``next_at``.
@@ -33,7 +33,6 @@ class NotificationChannel(models.Model):
         WEBHOOK = "webhook", "Webhook"
 
     channel_id = models.TextField(primary_key=True, db_collation="C")
-    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
     transport = models.TextField(choices=Transport.choices)
     address = models.BinaryField()
     kinds = ArrayField(models.TextField(choices=NotificationKind.choices), default=list)
@@ -44,10 +43,7 @@ class NotificationChannel(models.Model):
     failing_since = models.DateTimeField(null=True)
     problem = models.TextField(default="")
 
-    unscoped = models.Manager["NotificationChannel"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.CheckConstraint(
                 name="notification_transport_known",
@@ -60,43 +56,34 @@ class NotificationChannel(models.Model):
         return f"{self.transport} {self.channel_id}"
 
 
-class Notification(models.Model):
+class Notification(Owned):
     """One message to the owner. ``key`` names its occasion, which is announced once per kind."""
 
-    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
     kind = models.TextField(choices=NotificationKind.choices)
     key = models.TextField(db_collation="C")
     text = models.TextField()
     path = models.TextField(help_text="The page of the owner where it can be seen.")
     created_at = models.DateTimeField()
 
-    unscoped = models.Manager["Notification"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         constraints = [
             models.UniqueConstraint(
                 fields=["owner", "kind", "key"], name="notification_once_an_occasion"
             )
         ]
-        indexes = [models.Index(fields=["created_at"], name="notification_created")]
+        indexes = [models.Index(fields=["owner", "created_at"], name="notification_created")]
 
     @override
     def __str__(self) -> str:
         return f"{self.kind} {self.key}"
 
 
-class QueuedNotification(models.Model):
+class QueuedNotification(Owned):
     """A notification that one channel has not sent yet."""
 
-    pk = models.CompositePrimaryKey("channel_id", "notification_id")
-    channel = models.ForeignKey(NotificationChannel, on_delete=models.CASCADE, related_name="+")
-    notification = models.ForeignKey(Notification, on_delete=models.CASCADE, related_name="+")
-
-    unscoped = models.Manager["QueuedNotification"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    pk = models.CompositePrimaryKey("owner_id", "channel_id", "notification_id")
+    channel = OwnedKey(NotificationChannel, cascade=True)
+    notification = OwnedKey(Notification, cascade=True)
 
     @override
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from evidence.access import crypto
-from evidence.models.accounts import OWNER_ID
+from evidence.models.owners import current_owner
 from evidence.write.sealed_values import reencrypt_rows, seal_texts, unseal_texts
 from operations.notifications.models import (
     Notification,
@@ -84,7 +84,7 @@ def notify(kind: NotificationKind, *, key: str, text: str, path: str, now: datet
     and no text of another server; names of apps go through ``notices.quote_name``. ``path`` is a page
     of the owner, such as ``/notifications``. Survives a restart; sent within half a minute.
     """
-    return add_notification(kind, key=key, text=text, path=path, owner_id=OWNER_ID, now=now)
+    return add_notification(kind, key=key, text=text, path=path, owner_id=current_owner(), now=now)
 
 
 @transaction.atomic

@@ -22,7 +22,7 @@ from django.views.decorators.http import require_http_methods
 from typing_extensions import override
 
 from evidence.access.crypto import digest_for, digests_for
-from evidence.models.accounts import get_or_create_owner
+from evidence.models.owners import get_or_create_owner
 from evidence.write.app_data import AppData
 from owner import second_factor
 from owner.accounts import sign_in_throttle, step_up

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from evidence.access.grant_text import humanize, join_words
 from evidence.ledger.readings import Reading
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from owner.text import escape_invisible
 

@@ -16,7 +16,7 @@ from evidence.access.record_counts import stored_counts
 from evidence.access.scope import QuotaUsage
 from evidence.ledger.disclosures import DailyUse, daily_use
 from evidence.ledger.readings import shown_records
-from evidence.models.accounts import OWNER_ID
+from evidence.models.owners import current_owner
 from evidence.models.grants import Grant
 from owner.activity.reading_text import Names, activity_url
 from owner.charts import HEIGHT, Bar
@@ -52,7 +52,9 @@ def usage_charts(client_id: str, *, now: datetime) -> list[UsageChart]:
     """Return a chart for each daily limit; without any limit, one of all records. Three queries."""
     first = now.astimezone(UTC).date() - timedelta(days=DAYS - 1)
     uses = daily_use(client_id, since=datetime.combine(first, time.min, UTC))
-    rows = with_grant_state(now).filter(package__owner_id=OWNER_ID, package__client_id=client_id)
+    rows = with_grant_state(now).filter(
+        package__owner_id=current_owner(), package__client_id=client_id
+    )
     grants = list(rows.order_by("-issued_at", "grant_id"))
     quotas = quotas_by_grant([grant.pk for grant in grants], now=now)
     charts = [

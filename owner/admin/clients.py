@@ -29,7 +29,7 @@ from evidence.access.grant_states import (
 )
 from evidence.access.grants import register_client
 from evidence.access.tokens import revoke_token_id
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.models.grants import AccessToken
 from owner.admin.grants import ClientFilter, TokenStateFilter
 from owner.form_fields import PlainForm, validate_printable

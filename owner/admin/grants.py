@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from typing_extensions import override
 
 from evidence.access.grant_states import GrantState, filter_state, with_grant_state
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.models.grants import Grant
 from evidence.models.sources import Source
 from owner.grants import grant_pages
@@ -52,9 +52,8 @@ class TokenStateFilter(StateFilter):
 
 
 class RelatedFilter(SimpleListFilter):
-    """A filter by a related row: all rows, the field that names one, and the lookup of that field."""
+    """A filter by a related row: the field that names one, and the lookup of that field."""
 
-    rows: QuerySet[Any]
     key = ""
     lookup = ""
 
@@ -62,7 +61,11 @@ class RelatedFilter(SimpleListFilter):
     def lookups(
         self, request: HttpRequest, model_admin: ModelAdmin[Any]
     ) -> Iterable[tuple[str, str]]:
-        return list(self.rows.values_list(self.key, "display_name"))
+        return list(self.rows().values_list(self.key, "display_name"))
+
+    def rows(self) -> QuerySet[Any]:
+        """Return the rows to choose from."""
+        raise NotImplementedError
 
     @override
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -72,14 +75,20 @@ class RelatedFilter(SimpleListFilter):
 
 class ClientFilter(RelatedFilter):
     title, parameter_name = "app", "client"
-    rows = Client.unscoped.order_by("display_name", "client_id")
     key, lookup = "client_id", "package__client_id"
+
+    @override
+    def rows(self) -> QuerySet[Any]:
+        return Client.unscoped.order_by("display_name", "client_id")
 
 
 class SourceFilter(RelatedFilter):
     title = parameter_name = "source"
-    rows = Source.unscoped.order_by("display_name", "connector_key")
     key, lookup = "connector_key", "source__connector_key"
+
+    @override
+    def rows(self) -> QuerySet[Any]:
+        return Source.unscoped.order_by("display_name", "connector_key")
 
 
 EXPLANATION = (

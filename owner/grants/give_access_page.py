@@ -19,7 +19,7 @@ from evidence.access.grants import find_approved_package, issue, lock_sources, r
 from evidence.access.owner_scope import grant_scope, preview_scope
 from evidence.access.quotas import set_quotas
 from evidence.errors import ApiException
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from owner.form_fields import set_choices, validate_printable
 from owner.grants.draft import DraftForms
 from owner.grants.grant_pages import issue_tokens, tokens_page

@@ -11,7 +11,7 @@ from evidence.access.grant_lifecycle import narrow_grant
 from evidence.access.grant_states import CURRENT_STATES, state_of, with_grant_state
 from evidence.access.owner_scope import grant_scope, preview_scope
 from evidence.errors import ApiException
-from evidence.models.accounts import OWNER_ID
+from evidence.models.owners import current_owner
 from evidence.models.grants import Grant
 from owner.grants.draft import DraftForms
 from owner.grants.grantable_sources import narrowable
@@ -28,7 +28,7 @@ REVIEW_CHANGED = "Your changes updated the summary. Check it, then choose Narrow
 def narrow_page(request: HttpRequest) -> HttpResponse:
     """Show the form and its counts, or replace the grant with a narrower one."""
     grant = _grant_or_404(request)
-    source = narrowable(grant, owner_id=OWNER_ID)
+    source = narrowable(grant, owner_id=current_owner())
     if source is None or not source.bounds:
         messages.error(request, "This grant gives access to nothing, so it cannot be narrowed.")
         return redirect("connected-apps")
@@ -78,12 +78,12 @@ def _page(request: HttpRequest, grant: Grant, reviewed: ReviewedForms, error: st
 def _changes(grant: Grant, forms: DraftForms) -> list[StreamDifference]:
     """Return what the grant shows now and would no longer show."""
     [source] = forms.draft.sources
-    after = preview_scope([(source.source.source.pk, source.terms)], owner_id=OWNER_ID)
-    return compare_gates([Gate(grant_scope(grant, owner_id=OWNER_ID))], Gate(after))
+    after = preview_scope([(source.source.source.pk, source.terms)], owner_id=current_owner())
+    return compare_gates([Gate(grant_scope(grant, owner_id=current_owner()))], Gate(after))
 
 
 def _grant_or_404(request: HttpRequest) -> Grant:
-    rows = with_grant_state(timezone.now()).filter(package__owner_id=OWNER_ID)
+    rows = with_grant_state(timezone.now()).filter(package__owner_id=current_owner())
     grant = rows.filter(pk=request.GET.get("grant", "")).first()
     if grant is None or state_of(grant) not in CURRENT_STATES:
         raise Http404

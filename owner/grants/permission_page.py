@@ -26,7 +26,7 @@ from evidence.access.permission_requests import (
     requested_grant,
 )
 from evidence.errors import ApiException
-from evidence.models.accounts import OWNER_ID
+from evidence.models.owners import current_owner
 from evidence.models.grants import Grant, PermissionRequest
 from evidence.read.records import count_records
 from owner.grants.preview import (
@@ -68,7 +68,7 @@ class Offer:
 @owner_required
 def permission_page(request: HttpRequest, token: str) -> HttpResponse:
     """Show what the app asks for. A POST stores the answer; opening the page changes nothing."""
-    asked = find_request(token, owner_id=OWNER_ID)
+    asked = find_request(token, owner_id=current_owner())
     if asked is None:
         raise Http404
     if request.method != "POST":
@@ -77,7 +77,7 @@ def permission_page(request: HttpRequest, token: str) -> HttpResponse:
     if answer not in Answer.values:
         return _page(request, asked, error="Choose one of the answers.")
     with transaction.atomic():
-        lock_sources(OWNER_ID)
+        lock_sources(current_owner())
         lock_packages(pk=asked.grant.package_id)
         offer = _offer(asked)
         signature = request.POST.get("review_signature", "")
@@ -94,7 +94,7 @@ def permission_page(request: HttpRequest, token: str) -> HttpResponse:
 
 def _page(request: HttpRequest, asked: PermissionRequest, *, error: str = "") -> HttpResponse:
     offer = _offer(asked)
-    labels = connection_labels(OWNER_ID)
+    labels = connection_labels(current_owner())
     context = {
         "here": "home",
         "asked": asked,
@@ -121,7 +121,7 @@ def _offer(asked: PermissionRequest) -> Offer | None:
         return None
     try:
         terms = widened_terms(grant, asked.stream, asked.fields)
-        after = Gate(preview_scope([(grant.source_id, terms)], owner_id=OWNER_ID))
+        after = Gate(preview_scope([(grant.source_id, terms)], owner_id=current_owner()))
         visible = after.stream(asked.stream)
     except ApiException:
         return None  # the grant includes it, or the source or its connections are gone
@@ -132,7 +132,7 @@ def _offer(asked: PermissionRequest) -> Offer | None:
     labels = {name: field_label(field, fields) for name, field in fields.items()}
     return Offer(
         grant=grant,
-        differences=compare_gates([Gate(grant_scope(grant, owner_id=OWNER_ID))], after),
+        differences=compare_gates([Gate(grant_scope(grant, owner_id=current_owner()))], after),
         count=count_records(visible),
         extent=describe_extent(visible),
         ignores_time=all(term.time is None for term in terms if term.name == asked.stream)

@@ -19,7 +19,7 @@ from evidence.access.owner_scope import owner_scope, preview_scope
 from evidence.access.record_counts import count_records, stored_counts
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import StreamTerms
-from evidence.models.accounts import OWNER_ID
+from evidence.models.owners import current_owner
 from evidence.read import records as reading
 from owner.grants.draft import SourceDraft
 from owner.grants.stream_form import StreamForm
@@ -89,8 +89,9 @@ PreviewsByForm = Mapping[str, StreamPreview]
 """Previews by the prefix of their stream's form."""
 
 
-def preview_sources(sources: Iterable[SourceDraft], *, owner_id: str = OWNER_ID) -> PreviewsByForm:
+def preview_sources(sources: Iterable[SourceDraft]) -> PreviewsByForm:
     """Return a preview of each included stream: two queries a stream, and one for all totals."""
+    owner_id = current_owner()
     included = [source for source in sources if source.terms]
     totals = _totals(included, owner_id)
     previews: dict[str, StreamPreview] = {}

@@ -17,7 +17,7 @@ from django.http import HttpRequest
 from evidence.access.crypto import key_for
 from evidence.access.grant_terms import serialize_terms
 from evidence.access.grant_text import join_words, merge_descriptions, quote_labels
-from evidence.models.accounts import OWNER_ID
+from evidence.models.owners import current_owner
 from owner.grants.draft import DraftForms, SourceDraft, SourceForms
 from owner.grants.grantable_sources import readable_connections
 from owner.grants.preview import PreviewsByForm, StreamPreview, preview_sources
@@ -181,6 +181,6 @@ def describe_hidden(forms: DraftForms, previews: PreviewsByForm) -> Iterator[str
         excluded = [form.label for form in source.streams if form.terms is None and not form.errors]
         if excluded:
             yield f"{source.label}: all of {quote_labels(excluded)}"
-    others = [row.label for row in readable_connections(OWNER_ID) if row.pk not in selected]
+    others = [row.label for row in readable_connections(current_owner()) if row.pk not in selected]
     if others:
         yield f"Everything in {quote_labels(others)}"

@@ -16,7 +16,7 @@ from evidence.access.owner_scope import existing_keys
 from evidence.access.scope import StreamTerms
 from evidence.declarations.declaration import Field, SourceDeclaration, StreamDeclaration
 from evidence.errors import ApiException
-from evidence.models.accounts import OWNER_ID
+from evidence.models.owners import current_owner
 from owner.form_fields import set_choices
 from owner.text import escape_invisible
 
@@ -191,7 +191,7 @@ class StreamForm(forms.Form):
         if self.bounds.resources is not None:
             return self.bounds.resources.intersection(keys)
         return existing_keys(
-            OWNER_ID,
+            current_owner(),
             stream=self.stream.name,
             connection_ids=sorted(self._connection_ids),
             keys=keys,

@@ -18,7 +18,7 @@ from django.utils import timezone
 from evidence.access.grants import find_approved_package, get_or_create_client, issue, lock_sources
 from evidence.access.quotas import set_quotas
 from evidence.errors import ApiException
-from evidence.models.accounts import OWNER_ID
+from evidence.models.owners import current_owner
 from owner.grants.access_request import LOOPBACK_HOSTS, AccessRequest, RequestedAccess
 from owner.grants.draft import DraftForms, is_form_field
 from owner.grants.grantable_sources import (
@@ -190,7 +190,7 @@ def handle_decision(
         return Denied()
     with transaction.atomic():
         if decision == "allow":
-            lock_sources(OWNER_ID)
+            lock_sources(current_owner())
         wizard = GrantWizard(request, access_request)
         error = wizard.find_error() if decision == "allow" else ""
         if decision == "allow" and not error:
@@ -248,7 +248,7 @@ class GrantWizard:
             return Approved(package_id)
         requesting = self._access_request.client
         client = get_or_create_client(
-            requesting.client_id, display_name=requesting.name, owner_id=OWNER_ID, now=now
+            requesting.client_id, display_name=requesting.name, owner_id=current_owner(), now=now
         )
         requests, limits = self._forms.draft.requests(now), self._forms.limits.limits
         package, grants = issue(requests, client=client, now=now, approval=form_token)
@@ -268,8 +268,8 @@ class GrantWizard:
 
 def _grantable(access_request: AccessRequest) -> tuple[list[GrantableSource], list[str]]:
     if access_request.details:
-        return requested_grantable(access_request.details, owner_id=OWNER_ID)
-    return all_grantable(readable_connections(OWNER_ID)), []
+        return requested_grantable(access_request.details, owner_id=current_owner())
+    return all_grantable(readable_connections(current_owner())), []
 
 
 def _is_submitted(request: HttpRequest, sources: list[GrantableSource]) -> bool:

@@ -11,7 +11,7 @@ from typing_extensions import override
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, register_client
 from evidence.errors import ConnectionNotFound, InvalidRequest, StreamNotDeclared
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.sources import load_declarations
 

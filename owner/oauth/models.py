@@ -5,6 +5,7 @@ from django.db import models
 from typing_extensions import override
 
 from evidence.models.grants import AccessToken, Package
+from evidence.models.owners import Owned, OwnedKey, OwnedOne, Owner
 
 
 class Registration(models.Model):
@@ -65,70 +66,53 @@ class Registration(models.Model):
         return bytes(self.secret_digest or b"")
 
 
-class RefreshFamily(models.Model):
+class RefreshFamily(Owned):
     """The chain of refresh tokens of one sign-in, and their access tokens."""
 
     family_id = models.TextField(primary_key=True, db_collation="C")
     registration = models.ForeignKey(Registration, on_delete=models.CASCADE, related_name="+")
-    package = models.ForeignKey(Package, on_delete=models.CASCADE, related_name="+")
+    package = OwnedKey(Package, cascade=True)
     resource = models.TextField()
     scope = models.TextField()
     created_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True)
-
-    unscoped = models.Manager["RefreshFamily"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
 
     @override
     def __str__(self) -> str:
         return self.family_id
 
 
-class RefreshToken(models.Model):
+class RefreshToken(Owned):
     """One refresh token of a family; the current one and its siblings have no ``replaced_at``."""
 
     digest = models.BinaryField(primary_key=True)
-    family = models.ForeignKey(RefreshFamily, on_delete=models.CASCADE, related_name="+")
+    family = OwnedKey(RefreshFamily, cascade=True)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     replaced_at = models.DateTimeField(null=True)
-
-    unscoped = models.Manager["RefreshToken"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
 
     @override
     def __str__(self) -> str:
         return f"refresh token of {self.family_id}"
 
 
-class FamilyMember(models.Model):
+class FamilyMember(Owned):
     """The family of an access token; a separate table keeps the token lookup narrow."""
 
-    token = models.OneToOneField(
-        AccessToken, primary_key=True, on_delete=models.CASCADE, related_name="+"
-    )
-    family = models.ForeignKey(RefreshFamily, on_delete=models.CASCADE, related_name="+")
-
-    unscoped = models.Manager["FamilyMember"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    token = OwnedOne(AccessToken, primary_key=True, cascade=True)
+    family = OwnedKey(RefreshFamily, cascade=True)
 
     @override
     def __str__(self) -> str:
         return f"{self.token_id} of {self.family_id}"
 
 
-class AuthorizationCode(models.Model):
+class AuthorizationCode(Owned):
     """An authorization code; kept after its use to detect a replay."""
 
     digest = models.BinaryField(primary_key=True)
     registration = models.ForeignKey(Registration, on_delete=models.CASCADE, related_name="+")
-    package = models.ForeignKey(Package, on_delete=models.CASCADE, related_name="+")
+    package = OwnedKey(Package, cascade=True)
     resource = models.TextField()
     scope = models.TextField()
     redirect_uri = models.TextField()
@@ -136,13 +120,8 @@ class AuthorizationCode(models.Model):
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True)
-    family = models.ForeignKey(RefreshFamily, null=True, on_delete=models.CASCADE, related_name="+")
-    token = models.ForeignKey(AccessToken, null=True, on_delete=models.SET_NULL, related_name="+")
-
-    unscoped = models.Manager["AuthorizationCode"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    family = OwnedKey(RefreshFamily, null=True, cascade=True)
+    token = OwnedKey(AccessToken, null=True, cascade=True)
 
     @override
     def __str__(self) -> str:
@@ -173,7 +152,9 @@ class PendingRequest(models.Model):
     polled_at = models.DateTimeField(null=True)
     interval_seconds = models.IntegerField(default=5)
     decided_at = models.DateTimeField(null=True)
-    package = models.ForeignKey(Package, null=True, on_delete=models.CASCADE, related_name="+")
+    owner = models.ForeignKey(Owner, null=True, on_delete=models.CASCADE, related_name="+")
+    """Who decided; nobody, and so no package, belongs to a request that waits."""
+    package_id = models.TextField(null=True, db_collation="C")
     """The package that the owner allowed; None with ``decided_at`` set means denied."""
     used_at = models.DateTimeField(null=True)
 
@@ -184,7 +165,7 @@ class PendingRequest(models.Model):
         constraints = [
             models.CheckConstraint(
                 name="pending_request_allowed_when_decided",
-                condition=models.Q(package__isnull=True) | models.Q(decided_at__isnull=False),
+                condition=models.Q(package_id__isnull=True) | models.Q(decided_at__isnull=False),
             )
         ]
 

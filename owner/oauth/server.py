@@ -17,7 +17,7 @@ from oauthlib.oauth2.rfc6749.tokens import BearerToken
 from oauthlib.oauth2.rfc8628.grant_types import DeviceCodeGrant
 
 from evidence import limits
-from evidence.access.crypto import ACCESS_PREFIX, REFRESH_PREFIX, new_bearer
+from evidence.access.crypto import ACCESS_PREFIX, REFRESH_PREFIX, new_secret
 from owner.oauth.request_validator import RequestValidator
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
@@ -47,9 +47,9 @@ class Server(AuthorizationEndpoint, TokenEndpoint, RevocationEndpoint):
     def __init__(self, validator: RequestValidator) -> None:
         bearer = BearerToken(
             validator,
-            lambda request: new_bearer(ACCESS_PREFIX),
+            lambda request: new_secret(ACCESS_PREFIX),
             lambda request: limits.ACCESS_SECONDS,
-            lambda request: new_bearer(REFRESH_PREFIX),
+            lambda request: new_secret(REFRESH_PREFIX),
         )
         code = PkceCodeGrant(validator)
         AuthorizationEndpoint.__init__(

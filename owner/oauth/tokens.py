@@ -16,6 +16,7 @@ from evidence.access.grant_states import (
 )
 from evidence.access.tokens import store_token
 from evidence.models.grants import AccessToken, Grant, Package
+from evidence.models.owners import current_owner
 from owner.oauth import codes
 from owner.oauth.codes import is_in_ended_family
 from owner.oauth.models import AuthorizationCode, PendingRequest, RefreshFamily, Registration
@@ -66,7 +67,8 @@ def rotate_tokens(token: Token, session: codes.RefreshSession, *, now: datetime)
 def derive_bearer(polling_code: str) -> str:
     """Derive the bearer token of a connect attempt, the same for each poll with its polling code."""
     digest = digest_for("agent connect bearer", polling_code)
-    return ACCESS_PREFIX + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    secret = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    return f"{ACCESS_PREFIX}{current_owner()}_{secret}"
 
 
 def store_token_once(

@@ -14,6 +14,7 @@ from django.db import connection
 from typing_extensions import override
 
 from evidence.models.digests import person_digest
+from evidence.models.owners import current_owner
 from evidence.write.app_data import AppData
 from evidence.write.rows import RecordId
 from owner.records.models import PeopleProgress
@@ -21,11 +22,12 @@ from owner.records.models import PeopleProgress
 DELETE_MENTIONS = """
 -- Delete the mentions in some records of a stream, and return their identities.
 DELETE FROM people_mention
-WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s) RETURNING identity
+WHERE owner_id = %s AND connection_id = %s AND stream = %s AND record_key = ANY(%s)
+RETURNING identity
 """
 INSERT_MENTIONS = """
-INSERT INTO people_mention (connection_id, stream, record_key, identity, name, at)
-SELECT %s, %s, m.* FROM unnest(%s::text[], %s::text[], %s::text[], %s::timestamptz[]) AS m
+INSERT INTO people_mention (owner_id, connection_id, stream, record_key, identity, name, at)
+SELECT %s, %s, %s, m.* FROM unnest(%s::text[], %s::text[], %s::text[], %s::timestamptz[]) AS m
 """
 FIND_MENTIONS = """
 -- Look up the first, last and named mention of some identities in a stream.
@@ -34,20 +36,20 @@ SELECT n.identity, named.name, first.at, last.at
 FROM unnest(%(identities)s::text[]) AS n(identity)
 LEFT JOIN LATERAL (
     SELECT m.at FROM people_mention AS m
-    WHERE m.connection_id = %(connection_id)s AND m.stream = %(stream)s
+    WHERE m.owner_id = %(owner_id)s AND m.connection_id = %(connection_id)s AND m.stream = %(stream)s
         AND m.identity = n.identity AND m.at IS NOT NULL
     ORDER BY m.at LIMIT 1
 ) AS first ON TRUE
 LEFT JOIN LATERAL (
     SELECT m.at FROM people_mention AS m
-    WHERE m.connection_id = %(connection_id)s AND m.stream = %(stream)s
+    WHERE m.owner_id = %(owner_id)s AND m.connection_id = %(connection_id)s AND m.stream = %(stream)s
         AND m.identity = n.identity AND m.at IS NOT NULL
     ORDER BY m.at DESC LIMIT 1
 ) AS last ON TRUE
 LEFT JOIN LATERAL (
     SELECT latest.name FROM (
         SELECT m.name FROM people_mention AS m
-        WHERE m.connection_id = %(connection_id)s AND m.stream = %(stream)s
+        WHERE m.owner_id = %(owner_id)s AND m.connection_id = %(connection_id)s AND m.stream = %(stream)s
             AND m.identity = n.identity
         ORDER BY m.at DESC LIMIT 200
     ) AS latest WHERE latest.name IS NOT NULL LIMIT 1
@@ -57,27 +59,28 @@ ORDER BY n.identity
 ADD_COUNTS = """
 -- Add to the counts of some identities in a stream, with their first, last and named mention.
 INSERT INTO people_personcount AS c
-    (connection_id, stream, identity, own_person, person, name, records, first_at, last_at)
-SELECT %(connection_id)s, %(stream)s, n.identity, n.own_person, coalesce(known.person, n.own_person),
+    (owner_id, connection_id, stream, identity, own_person, person, name, records, first_at, last_at)
+SELECT %(owner_id)s, %(connection_id)s, %(stream)s, n.identity, n.own_person, coalesce(known.person, n.own_person),
     n.name, n.added, n.first_at, n.last_at
 FROM unnest(%(identities)s::text[], %(people)s::text[], %(added)s::bigint[], %(names)s::text[],
     %(first)s::timestamptz[], %(last)s::timestamptz[])
     AS n(identity, own_person, added, name, first_at, last_at)
 LEFT JOIN LATERAL (
-    SELECT p.person FROM people_personcount AS p WHERE p.identity = n.identity LIMIT 1
+    SELECT p.person FROM people_personcount AS p
+    WHERE p.owner_id = %(owner_id)s AND p.identity = n.identity LIMIT 1
 ) AS known ON TRUE
-ON CONFLICT (connection_id, stream, identity) DO UPDATE
+ON CONFLICT (owner_id, connection_id, stream, identity) DO UPDATE
 SET records = c.records + excluded.records, name = excluded.name,
     first_at = excluded.first_at, last_at = excluded.last_at
 """
 DELETE_EMPTY_COUNTS = """
 DELETE FROM people_personcount
-WHERE connection_id = %s AND stream = %s AND identity = ANY(%s) AND records <= 0
+WHERE owner_id = %s AND connection_id = %s AND stream = %s AND identity = ANY(%s) AND records <= 0
 """
 SEPARATE = """
 -- Undo joins of identities in deleted records, because a deleted card may be what joined them.
 UPDATE people_personcount SET person = own_person
-WHERE identity = ANY(%s) AND person <> own_person
+WHERE owner_id = %s AND identity = ANY(%s) AND person <> own_person
 """
 JOIN = """
 -- Set the people of joined identities, and undo all other joins.
@@ -87,17 +90,22 @@ FROM (
     FROM people_personcount AS p
     LEFT JOIN unnest(%s::text[], %s::text[]) AS j(own_person, person)
         ON j.own_person = p.own_person
+    WHERE p.owner_id = %s
 ) AS n
-WHERE c.ctid = n.ctid AND c.person <> n.person
+WHERE c.owner_id = %s AND c.ctid = n.ctid AND c.person <> n.person
 """
 DELETE_UNUSED_MERGES = """
 -- Delete what the owner merged and no record contains any more, once all records have been read.
 DELETE FROM people_personmerge AS g
-WHERE NOT EXISTS (SELECT FROM people_personcount AS c WHERE c.identity = g.identity)
+WHERE g.owner_id = %s AND NOT EXISTS (
+        SELECT FROM people_personcount AS c
+        WHERE c.owner_id = g.owner_id AND c.identity = g.identity
+    )
     AND NOT EXISTS (
         SELECT FROM evidence_connection AS c
-        LEFT JOIN people_peopleprogress AS p ON p.connection_id = c.connection_id
-        WHERE c.status <> 'revoked' AND p.is_complete IS NOT TRUE
+        LEFT JOIN people_peopleprogress AS p
+            ON p.owner_id = c.owner_id AND p.connection_id = c.connection_id
+        WHERE c.owner_id = g.owner_id AND c.status <> 'revoked' AND p.is_complete IS NOT TRUE
     )
 """
 
@@ -117,11 +125,13 @@ def replace_mentions(
 ) -> Collection[str]:
     """Replace the mentions in the records of these keys, and return the previous identities."""
     with connection.cursor() as cursor:
-        cursor.execute(DELETE_MENTIONS, [connection_id, stream, list(keys)])
+        cursor.execute(DELETE_MENTIONS, [current_owner(), connection_id, stream, list(keys)])
         deleted = Counter(identity for (identity,) in cursor)
         if found:
             columns = zip(*((m.record_key, m.identity, m.name, m.at) for m in found), strict=True)
-            cursor.execute(INSERT_MENTIONS, [connection_id, stream, *map(list, columns)])
+            cursor.execute(
+                INSERT_MENTIONS, [current_owner(), connection_id, stream, *map(list, columns)]
+            )
     added = Counter(mention.identity for mention in found)
     added.subtract(deleted)
     if added:
@@ -137,14 +147,15 @@ def delete_mentions(refs: Iterable[RecordId]) -> None:
     for (connection_id, stream), keys in groups.items():
         if identities := replace_mentions(connection_id, stream, keys, ()):
             with connection.cursor() as cursor:
-                cursor.execute(SEPARATE, [list(identities)])
+                cursor.execute(SEPARATE, [current_owner(), list(identities)])
             delete_unused_merges()
 
 
 def join_identities(people: Mapping[str, str]) -> None:
     """Set the person of each joined identity: ``own_person`` -> ``person``; undo all other joins."""
     with connection.cursor() as cursor:
-        cursor.execute(JOIN, [list(people), list(people.values())])
+        owner_id = current_owner()
+        cursor.execute(JOIN, [list(people), list(people.values()), owner_id, owner_id])
 
 
 def delete_other_streams(connection_id: str, streams: Collection[str]) -> None:
@@ -152,15 +163,16 @@ def delete_other_streams(connection_id: str, streams: Collection[str]) -> None:
     with connection.cursor() as cursor:
         for table in ("people_mention", "people_personcount"):
             cursor.execute(
-                f"DELETE FROM {table} WHERE connection_id = %s AND stream <> ALL(%s)",  # noqa: S608 - constants
-                [connection_id, list(streams)],
+                f"DELETE FROM {table}"  # noqa: S608 - constants
+                " WHERE owner_id = %s AND connection_id = %s AND stream <> ALL(%s)",
+                [current_owner(), connection_id, list(streams)],
             )
 
 
 def delete_unused_merges() -> None:
     """Delete merges of identities that occur in no record."""
     with connection.cursor() as cursor:
-        cursor.execute(DELETE_UNUSED_MERGES)
+        cursor.execute(DELETE_UNUSED_MERGES, [current_owner()])
 
 
 def rebuild_people(connection_ids: Collection[str]) -> None:
@@ -169,11 +181,13 @@ def rebuild_people(connection_ids: Collection[str]) -> None:
 
 
 def _add_counts(connection_id: str, stream: str, added: Mapping[str, int]) -> None:
-    stream_of: dict[str, Any] = {"connection_id": connection_id, "stream": stream}
+    stream_of: dict[str, Any] = {
+        "owner_id": current_owner(), "connection_id": connection_id, "stream": stream,
+    }  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(FIND_MENTIONS, {**stream_of, "identities": sorted(added)})
         identities, names, first, last = map(list, zip(*cursor.fetchall(), strict=True))
-        values = {
+        counts = {
             **stream_of,
             "identities": identities,
             "people": [person_digest(identity) for identity in identities],
@@ -182,8 +196,9 @@ def _add_counts(connection_id: str, stream: str, added: Mapping[str, int]) -> No
             "first": first,
             "last": last,
         }
-        cursor.execute(ADD_COUNTS, values)
-        cursor.execute(DELETE_EMPTY_COUNTS, [connection_id, stream, identities])
+        cursor.execute(ADD_COUNTS, counts)
+        values = [current_owner(), connection_id, stream, identities]
+        cursor.execute(DELETE_EMPTY_COUNTS, values)
 
 
 class PeopleData(AppData):

@@ -11,14 +11,14 @@ from django.db.models import F
 from django.db.models.functions import Upper
 from typing_extensions import override
 
-from evidence.models.accounts import Owner
 from evidence.models.connections import Connection
+from evidence.models.owners import Owned, OwnedOne
 
 
-class Mention(models.Model):
+class Mention(Owned):
     """One identity in one record. ``at`` is null where the record is no contact, such as a card."""
 
-    pk = models.CompositePrimaryKey("connection_id", "stream", "record_key", "identity")
+    pk = models.CompositePrimaryKey("owner_id", "connection_id", "stream", "record_key", "identity")
     connection_id = models.TextField(db_collation="C")
     stream = models.TextField(db_collation="C")
     record_key = models.TextField(db_collation="C")
@@ -26,13 +26,10 @@ class Mention(models.Model):
     name = models.TextField(null=True)
     at = models.DateTimeField(null=True)
 
-    unscoped = models.Manager["Mention"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         indexes = [
             models.Index(
-                fields=["connection_id", "stream", "identity", "at", "record_key"],
+                fields=["owner", "connection_id", "stream", "identity", "at", "record_key"],
                 name="mention_in_time",
             )
         ]
@@ -42,14 +39,14 @@ class Mention(models.Model):
         return f"someone in {self.connection_id}/{self.stream}:{self.record_key}"
 
 
-class PersonCount(models.Model):
+class PersonCount(Owned):
     """How often an identity occurs in a stream, and the person to whom it belongs.
 
     ``own_person`` is a keyed hash of the identity. ``person`` is the same, or the hash of another
     identity that a contact card or the owner joined it with.
     """
 
-    pk = models.CompositePrimaryKey("connection_id", "stream", "identity")
+    pk = models.CompositePrimaryKey("owner_id", "connection_id", "stream", "identity")
     connection_id = models.TextField(db_collation="C")
     stream = models.TextField(db_collation="C")
     identity = models.TextField(db_collation="C")
@@ -60,16 +57,15 @@ class PersonCount(models.Model):
     first_at = models.DateTimeField(null=True)
     last_at = models.DateTimeField(null=True)
 
-    unscoped = models.Manager["PersonCount"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
+    class Meta(Owned.Meta):
         indexes = [
-            models.Index(fields=["person"], name="person_count_of_person"),
-            models.Index(fields=["identity"], name="person_count_of_identity"),
-            models.Index(Upper("name"), name="person_count_of_name"),
-            models.Index(F("last_at").desc(nulls_last=True), name="person_count_by_time"),
-            models.Index(F("records").desc(nulls_last=True), name="person_count_by_records"),
+            models.Index(fields=["owner", "person"], name="person_count_of_person"),
+            models.Index(fields=["owner", "identity"], name="person_count_of_identity"),
+            models.Index("owner", Upper("name"), name="person_count_of_name"),
+            models.Index("owner", F("last_at").desc(nulls_last=True), name="person_count_by_time"),
+            models.Index(
+                "owner", F("records").desc(nulls_last=True), name="person_count_by_records"
+            ),
         ]
 
     @override
@@ -77,45 +73,32 @@ class PersonCount(models.Model):
         return f"{self.records} records of {self.connection_id}/{self.stream}"
 
 
-class PersonMerge(models.Model):
+class PersonMerge(Owned):
     """The owner's statement that an identity belongs to a person, named by any of its hashes."""
 
     pk = models.CompositePrimaryKey("owner_id", "identity")
-    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
     identity = models.TextField(db_collation="C")
     person = models.TextField(db_collation="C")
     merged_at = models.DateTimeField()
-
-    unscoped = models.Manager["PersonMerge"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
 
     @override
     def __str__(self) -> str:
         return f"an identity of {self.person}"
 
 
-class PeopleProgress(models.Model):
+class PeopleProgress(Owned):
     """How far the mentions of a connection are derived.
 
     All changes up to ``seq`` are. ``basis`` is a digest of what mentions depend on besides records;
     if it changes, the connection is derived again, from the record after ``after_key`` on.
     """
 
-    connection = models.OneToOneField(
-        Connection, on_delete=models.CASCADE, primary_key=True, related_name="+"
-    )
+    connection = OwnedOne(Connection, primary_key=True, cascade=True)
     seq = models.BigIntegerField()
     basis = models.TextField()
     is_complete = models.BooleanField()
     after_stream = models.TextField(default="", db_collation="C")
     after_key = models.TextField(default="", db_collation="C")
-
-    unscoped = models.Manager["PeopleProgress"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
 
     @override
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from evidence.declarations.roles import normalize_identity
-from evidence.models.accounts import Owner
+from evidence.models.owners import Owner
 from evidence.models.connections import Connection
 from evidence.models.digests import person_digest
 from evidence.write import record_fields

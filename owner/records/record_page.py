@@ -20,7 +20,7 @@ from evidence.declarations.declaration import BLOB_REFERENCE, Field
 from evidence.errors import ApiException
 from evidence.ledger.disclosures import readers_of_record
 from evidence.ledger.entries import DisclosedItem
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.read import records as reading
 from evidence.read.expansion import Children, load_related, parse_expand
 from evidence.write.erasure_orders import ErasureScope

@@ -10,7 +10,7 @@ from evidence.access import crypto
 from evidence.access.record_history import FeedPosition
 from evidence.access.scope import GrantTerms, Scope, TokenKind
 from evidence.errors import ApiException
-from evidence.models.accounts import get_or_create_owner
+from evidence.models.owners import get_or_create_owner
 from evidence.read import bookmarks
 from tests.world import NOW
 

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.models.grants import AccessToken, Grant
 from tests.world import BANK, CHAT, PERSONAL, WORK, World
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from evidence.advisory_locks import is_locked
-from evidence.models.accounts import get_or_create_owner
+from evidence.models.owners import get_or_create_owner
 from importers.models import SourceAccount, SyncedItem
 from importers.sources.accounts import connect_account, list_containers, parse_details
 from importers.sources.registry import find_source

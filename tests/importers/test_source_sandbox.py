@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.models.accounts import get_or_create_owner
+from evidence.models.owners import get_or_create_owner
 from importers.core.source import ProblemCode
 from importers.core.source_process import open_connection
 from importers.sources import accounts

@@ -14,7 +14,7 @@ from django.db import connection
 from django.utils import timezone
 
 from evidence.errors import InvalidRequest
-from evidence.models.accounts import get_or_create_owner
+from evidence.models.owners import get_or_create_owner
 from importers.core.importer import ImportRequest
 from importers.models import ImportRun
 from importers.runs import background, store, uploads

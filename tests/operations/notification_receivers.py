@@ -11,7 +11,7 @@ from pathlib import Path
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.models.accounts import OWNER_ID
+from tests.owners import OWNER_ID
 from importers.authoring.https_server import write_certificate
 from operations.notifications import delivery, store
 from operations.notifications.models import Notification, NotificationChannel, NotificationKind

@@ -14,7 +14,7 @@ import time_machine
 from django.conf import settings as django_settings
 from django.db import connection
 
-from evidence.models.accounts import Owner
+from evidence.models.owners import Owner
 from evidence.write.sealed_values import SealedError
 from operations.backup import archive, drill, plans, schedule, store
 from operations.backup.dump import run_to_end

@@ -14,8 +14,8 @@ from django.utils import timezone
 from demo import life
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue
-from evidence.models.accounts import Client as AgentClient
-from evidence.models.accounts import get_or_create_owner
+from evidence.models.clients import Client as AgentClient
+from evidence.models.owners import get_or_create_owner
 from evidence.models.connections import Connection
 from evidence.models.records import Record
 from evidence.write.connections import create_connection

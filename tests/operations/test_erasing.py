@@ -182,7 +182,7 @@ def followed(package: Package) -> None:
 
 def test_erasing_everything_keeps_ledger_and_receipts(marked: World) -> None:
     owner = User.objects.create_superuser("alice", email=f"{MARK}@example.org")
-    from evidence.models.accounts import Owner
+    from evidence.models.owners import Owner
 
     Owner.unscoped.update(user=owner, display_name=MARK)
     for who in ("alice", "bob", "dora"):

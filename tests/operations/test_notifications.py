@@ -16,7 +16,8 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue, register_client
 from evidence.access.owner_notices import ReadShare, pause_by_tripwire
 from evidence.events import webhook_client
-from evidence.models.accounts import OWNER_ID, Client
+from evidence.models.clients import Client
+from tests.owners import OWNER_ID
 from evidence.models.sources import Source
 from evidence.write.sealed_values import SealedError
 from importers.authoring.https_server import HttpsServer, https_server

@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from evidence.models.accounts import get_or_create_owner
+from evidence.models.owners import get_or_create_owner
 from owner.accounts import setup
 from owner.models import SetupLink
 

@@ -33,7 +33,7 @@ with open(sys.argv[1], "rb") as file:
 @pytest.fixture
 def committed(transactional_db: None) -> World:
     """Alice's mail connector and one connection of it, visible to other processes."""
-    from evidence.models.accounts import get_or_create_owner
+    from evidence.models.owners import get_or_create_owner
 
     world = World(owner_id=get_or_create_owner(NOW).owner_id)
     world.declare(MAIL)

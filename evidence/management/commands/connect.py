@@ -2,16 +2,17 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
 from evidence.errors import ApiException
-from evidence.models.accounts import get_or_create_owner
+from evidence.management.owner_command import OwnerCommand
+from evidence.models.owners import get_or_create_owner
 from evidence.write.connections import create_connection
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     help = "Create a connection of a declared source and print its id."
 
     @override

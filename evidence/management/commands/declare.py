@@ -3,17 +3,18 @@
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from rich.console import Console
 from typing_extensions import override
 
 from evidence.errors import ConnectorInvalid
-from evidence.models.accounts import get_or_create_owner
+from evidence.management.owner_command import OwnerCommand
+from evidence.models.owners import get_or_create_owner
 from evidence.write.declaration_store import PublishedDeclaration, declare
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     """Publishes every valid file, and lists every error of the others."""
 
     help = "Validate source declarations (JSON) and make them current."

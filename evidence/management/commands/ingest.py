@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import orjson
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -17,7 +17,8 @@ from typing_extensions import override
 
 from evidence.errors import ApiException
 from evidence.management import argument_types
-from evidence.models.accounts import get_or_create_owner
+from evidence.management.owner_command import OwnerCommand
+from evidence.models.owners import get_or_create_owner
 from evidence.write.connections import connection_ids, create_connection
 from evidence.write.declaration_store import declare
 from evidence.write.ingest import IngestResult, ingest_lines
@@ -64,7 +65,7 @@ GC_THRESHOLD = 200_000
 SWITCH_INTERVAL_SECONDS = 0.0005
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     """Stores valid lines; exits with status 1 if any line is rejected."""
 
     help = "Store records: JSON lines of {connection_id, stream, key, data, emitted_at, op}."

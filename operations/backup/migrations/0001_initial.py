@@ -13,7 +13,7 @@ from django.db.models import (
     TextField,
 )
 
-from evidence.migrations import belongs, refers, row_id, table
+from evidence.migrations import OwnerFirst, belongs, owned, row_id, table
 
 
 class Migration(migrations.Migration):
@@ -41,7 +41,7 @@ class Migration(migrations.Migration):
         table(
             "BackupCopy",
             ("id", row_id()),
-            ("owner", refers("evidence.owner", CASCADE)),
+            owned(),
             ("name", TextField()),
             ("place", TextField()),
             ("made_at", DateTimeField()),
@@ -54,4 +54,5 @@ class Migration(migrations.Migration):
             ("drill_problem", TextField(default="")),
             indexes=[Index(fields=["owner", "made_at"], name="backup_copy_in_time")],
         ),
+        OwnerFirst(),
     ]

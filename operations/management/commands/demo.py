@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
+from evidence.management.owner_command import OwnerCommand
 from operations import demo_data
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     help = "Remove the demo data and generated records, and revoke all access to them."
 
     @override

@@ -4,14 +4,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
 from evidence.erasure import erase_record, run_erasure, run_pending_erasures
 from evidence.errors import ApiException
-from evidence.models.accounts import get_or_create_owner
+from evidence.management.owner_command import OwnerCommand
 from evidence.models.erasures import Erasure
+from evidence.models.owners import get_or_create_owner
 from evidence.write.connections import get_connection
 from evidence.write.erasure_orders import ErasureScope, create_erasure, list_receipts
 from operations.erasure_text import count_rows, describe_kept, format_counts, receipt_lines
@@ -31,7 +32,7 @@ ARGUMENT_HELP = {
 }
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     """``erase go-on`` or the server completes an interrupted erasure."""
 
     help = "Erase a record, a stream, a connection or everything, for good; print the receipt."

@@ -2,17 +2,18 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
 from evidence.errors import ApiException
-from evidence.models.accounts import get_or_create_owner
+from evidence.management.owner_command import OwnerCommand
+from evidence.models.owners import get_or_create_owner
 from evidence.write.connections import get_connection, list_connections
 from evidence.write.retention import retention_periods, set_retention
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     help = "Show or set retention periods. Older records are erased hourly."
 
     @override

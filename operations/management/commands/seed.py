@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.utils import timezone
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -11,10 +11,11 @@ from typing_extensions import override
 
 from demo import life
 from evidence.management import argument_types
+from evidence.management.owner_command import OwnerCommand
 from operations import demo_data
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     help = (
         "Load the demo data of a fictional person, a year of it, or generated records. "
         "Loading again changes nothing; demo remove takes everything away."

@@ -15,12 +15,13 @@ from types import FrameType
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import connection, transaction
 from django.utils import timezone
 from typing_extensions import override
 
 from evidence.access.tokens import authenticate
+from evidence.management.owner_command import OwnerCommand
 from mcp_adapter import surfaces
 from mcp_adapter.inprocess import InProcessRest
 from operations import demo_data
@@ -110,7 +111,7 @@ def _statement_timer(trace: RequestTrace) -> Callable[..., Any]:
 STATEMENT_CHARS = 300
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     help = (
         "Print the modules, calls and statements of one request over the demo data. "
         "Examples: trace search q=invoice, trace /v1/search q=invoice. Nothing is stored."

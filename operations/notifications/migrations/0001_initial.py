@@ -3,7 +3,6 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import migrations
 from django.db.models import (
-    CASCADE,
     BinaryField,
     CheckConstraint,
     DateTimeField,
@@ -14,7 +13,7 @@ from django.db.models import (
     UniqueConstraint,
 )
 
-from evidence.migrations import composite, refers, row_id, table, text_key
+from evidence.migrations import OwnerFirst, composite, owned, row_id, same, table, text_key
 
 
 class Migration(migrations.Migration):
@@ -25,8 +24,8 @@ class Migration(migrations.Migration):
     operations = [
         table(
             "NotificationChannel",
+            owned(),
             ("channel_id", text_key()),
-            ("owner", refers("evidence.owner", CASCADE)),
             (
                 "transport",
                 TextField(choices=[("mail", "Mail"), ("ntfy", "ntfy"), ("webhook", "Webhook")]),
@@ -66,7 +65,7 @@ class Migration(migrations.Migration):
         table(
             "Notification",
             ("id", row_id()),
-            ("owner", refers("evidence.owner", CASCADE)),
+            owned(),
             (
                 "kind",
                 TextField(
@@ -86,7 +85,7 @@ class Migration(migrations.Migration):
             ("text", TextField()),
             ("path", TextField(help_text="The page of the owner where it can be seen.")),
             ("created_at", DateTimeField()),
-            indexes=[Index(fields=["created_at"], name="notification_created")],
+            indexes=[Index(fields=["owner", "created_at"], name="notification_created")],
             constraints=[
                 UniqueConstraint(
                     fields=("owner", "kind", "key"), name="notification_once_an_occasion"
@@ -95,8 +94,10 @@ class Migration(migrations.Migration):
         ),
         table(
             "QueuedNotification",
-            ("pk", composite("channel_id", "notification_id")),
-            ("channel", refers("notifications.notificationchannel", CASCADE)),
-            ("notification", refers("notifications.notification", CASCADE)),
+            owned(),
+            ("pk", composite("owner_id", "channel_id", "notification_id")),
+            ("channel", same("notifications.notificationchannel", cascade=True)),
+            ("notification", same("notifications.notification", cascade=True)),
         ),
+        OwnerFirst(),
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 from django.utils import timezone
 from typing_extensions import override
@@ -18,7 +18,9 @@ from evidence.access.grants import issue, revoke_grant, revoke_package
 from evidence.access.tokens import create_token
 from evidence.errors import ApiException
 from evidence.management.argument_types import day, days
-from evidence.models.accounts import Client, get_or_create_owner
+from evidence.management.owner_command import OwnerCommand
+from evidence.models.clients import Client
+from evidence.models.owners import get_or_create_owner
 from owner.management.grant_request import FLAGS, Named, Wish, client_named, requests
 from owner.setup_snippets import EVENTS, MCP, RESOURCE_USES, REST, token_snippets
 
@@ -109,7 +111,7 @@ RESOURCES = {
 DAYS = 90
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     """Connections of several sources make a package: a grant for each source, one token for all."""
 
     help = "Let a client read some of your records, and print its tokens. They are shown once."

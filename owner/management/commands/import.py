@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 from django.utils import timezone
 from rich.console import Console
@@ -16,7 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from typing_extensions import override
 
 from evidence.errors import ApiException
-from evidence.models.accounts import get_or_create_owner
+from evidence.management.owner_command import OwnerCommand
+from evidence.models.owners import get_or_create_owner
 from importers.core.importer import (
     DATE_ORDERS,
     DECIMALS,
@@ -72,7 +73,7 @@ PATHS = (
 )
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     """Says what an export is before it writes anything. Exits with 1 when something needs the
     owner: a choice, or files that cannot be opened. Items that were left out have receipts."""
 

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 import orjson
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
@@ -19,7 +19,8 @@ from evidence.ledger.disclosures import (
 from evidence.ledger.readings import last_days, list_readings, sum_by_client
 from evidence.ledger.verification import LedgerProblem, export_lines, verify
 from evidence.management.argument_types import count
-from evidence.models.accounts import get_or_create_owner
+from evidence.management.owner_command import OwnerCommand
+from evidence.models.owners import get_or_create_owner
 from owner.activity.reading_text import Names
 from owner.management.grant_request import clients_of_name
 from owner.text import escape_invisible, pluralize
@@ -29,7 +30,7 @@ SHOWN = 50
 DAYS = 7
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     """``verify`` ends with status 1 where anything is wrong, so that a schedule can mind it."""
 
     help = "Prove that the record of disclosures is whole, export it, or show what a client saw."

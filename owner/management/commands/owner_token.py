@@ -3,19 +3,20 @@
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
 from evidence.access.grant_text import format_day
 from evidence.access.tokens import create_owner_token
 from evidence.management.argument_types import days
-from evidence.models.accounts import get_or_create_owner
+from evidence.management.owner_command import OwnerCommand
+from evidence.models.owners import get_or_create_owner
 
 DAYS = 90
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     """The bearer alone goes to standard output, so that it can be put where it is needed."""
 
     help = "Print a token that reads and writes everything at /v1. It is shown once."

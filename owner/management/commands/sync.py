@@ -4,14 +4,15 @@ import getpass
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from typing_extensions import override
 
 from evidence.errors import ApiException
-from evidence.models.accounts import get_or_create_owner
+from evidence.management.owner_command import OwnerCommand
+from evidence.models.owners import get_or_create_owner
 from importers.core.source import InstalledSource, SourceError
 from importers.models import SourceAccount
 from importers.sources import accounts, outcome, status
@@ -22,7 +23,7 @@ from importers.sources.runner import sync
 NAMES = ", ".join(source.name for source in installed_sources())
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     """Exits with 1 if an account could not be read; the message says what to do."""
 
     help = "Show the accounts of live sources, sync them now, or connect one."

@@ -5,7 +5,6 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import migrations
 from django.db.models import (
     CASCADE,
-    SET_NULL,
     BinaryField,
     CheckConstraint,
     DateTimeField,
@@ -16,7 +15,7 @@ from django.db.models import (
     TextField,
 )
 
-from evidence.migrations import belongs, refers, table, text_key
+from evidence.migrations import OwnerFirst, owned, refers, same, same_one, table, text_key
 
 
 class Migration(migrations.Migration):
@@ -74,9 +73,10 @@ class Migration(migrations.Migration):
         ),
         table(
             "RefreshFamily",
+            owned(),
             ("family_id", text_key()),
             ("registration", refers(settings.OAUTH2_PROVIDER_APPLICATION_MODEL, CASCADE)),
-            ("package", refers("evidence.package", CASCADE)),
+            ("package", same("evidence.package", cascade=True)),
             ("resource", TextField()),
             ("scope", TextField()),
             ("created_at", DateTimeField()),
@@ -84,30 +84,33 @@ class Migration(migrations.Migration):
         ),
         table(
             "RefreshToken",
+            owned(),
             ("digest", BinaryField(primary_key=True, serialize=False)),
-            ("family", refers("oauth.refreshfamily", CASCADE)),
+            ("family", same("oauth.refreshfamily", cascade=True)),
             ("created_at", DateTimeField()),
             ("expires_at", DateTimeField()),
             ("replaced_at", DateTimeField(null=True)),
         ),
         table(
             "FamilyMember",
+            owned(),
             (
                 "token",
-                belongs(
+                same_one(
                     settings.OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL,
-                    CASCADE,
+                    cascade=True,
                     primary_key=True,
                     serialize=False,
                 ),
             ),
-            ("family", refers("oauth.refreshfamily", CASCADE)),
+            ("family", same("oauth.refreshfamily", cascade=True)),
         ),
         table(
             "AuthorizationCode",
+            owned(),
             ("digest", BinaryField(primary_key=True, serialize=False)),
             ("registration", refers(settings.OAUTH2_PROVIDER_APPLICATION_MODEL, CASCADE)),
-            ("package", refers("evidence.package", CASCADE)),
+            ("package", same("evidence.package", cascade=True)),
             ("resource", TextField()),
             ("scope", TextField()),
             ("redirect_uri", TextField()),
@@ -115,8 +118,8 @@ class Migration(migrations.Migration):
             ("created_at", DateTimeField()),
             ("expires_at", DateTimeField()),
             ("used_at", DateTimeField(null=True)),
-            ("family", refers("oauth.refreshfamily", CASCADE, null=True)),
-            ("token", refers(settings.OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL, SET_NULL, null=True)),
+            ("family", same("oauth.refreshfamily", cascade=True, null=True)),
+            ("token", same(settings.OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL, cascade=True, null=True)),
         ),
         table(
             "PendingRequest",
@@ -141,15 +144,17 @@ class Migration(migrations.Migration):
             ("polled_at", DateTimeField(null=True)),
             ("interval_seconds", IntegerField(default=5)),
             ("decided_at", DateTimeField(null=True)),
-            ("package", refers("evidence.package", CASCADE, null=True)),
+            ("owner", refers("evidence.owner", CASCADE, null=True)),
+            ("package_id", TextField(db_collation="C", null=True)),
             ("used_at", DateTimeField(null=True)),
             constraints=[
                 CheckConstraint(
                     condition=Q(
-                        ("package__isnull", True), ("decided_at__isnull", False), _connector="OR"
+                        ("package_id__isnull", True), ("decided_at__isnull", False), _connector="OR"
                     ),
                     name="pending_request_allowed_when_decided",
                 )
             ],
         ),
+        OwnerFirst(),
     ]

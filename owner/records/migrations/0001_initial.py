@@ -1,18 +1,10 @@
 """The tables of people."""
 
 from django.db import migrations
-from django.db.models import (
-    CASCADE,
-    BigIntegerField,
-    BooleanField,
-    DateTimeField,
-    F,
-    Index,
-    TextField,
-)
+from django.db.models import BigIntegerField, BooleanField, DateTimeField, F, Index, TextField
 from django.db.models.functions import Upper
 
-from evidence.migrations import belongs, composite, refers, table
+from evidence.migrations import OwnerFirst, composite, owned, same_one, table
 
 
 class Migration(migrations.Migration):
@@ -23,7 +15,8 @@ class Migration(migrations.Migration):
     operations = [
         table(
             "Mention",
-            ("pk", composite("connection_id", "stream", "record_key", "identity")),
+            owned(),
+            ("pk", composite("owner_id", "connection_id", "stream", "record_key", "identity")),
             ("connection_id", TextField(db_collation="C")),
             ("stream", TextField(db_collation="C")),
             ("record_key", TextField(db_collation="C")),
@@ -32,14 +25,15 @@ class Migration(migrations.Migration):
             ("at", DateTimeField(null=True)),
             indexes=[
                 Index(
-                    fields=["connection_id", "stream", "identity", "at", "record_key"],
+                    fields=["owner", "connection_id", "stream", "identity", "at", "record_key"],
                     name="mention_in_time",
                 )
             ],
         ),
         table(
             "PersonCount",
-            ("pk", composite("connection_id", "stream", "identity")),
+            owned(),
+            ("pk", composite("owner_id", "connection_id", "stream", "identity")),
             ("connection_id", TextField(db_collation="C")),
             ("stream", TextField(db_collation="C")),
             ("identity", TextField(db_collation="C")),
@@ -50,32 +44,29 @@ class Migration(migrations.Migration):
             ("first_at", DateTimeField(null=True)),
             ("last_at", DateTimeField(null=True)),
             indexes=[
-                Index(fields=["person"], name="person_count_of_person"),
-                Index(fields=["identity"], name="person_count_of_identity"),
-                Index(Upper("name"), name="person_count_of_name"),
+                Index(fields=["owner", "person"], name="person_count_of_person"),
+                Index(fields=["owner", "identity"], name="person_count_of_identity"),
+                Index(F("owner"), Upper("name"), name="person_count_of_name"),
+                Index(F("owner"), F("last_at").desc(nulls_last=True), name="person_count_by_time"),
                 Index(
-                    F("last_at").desc(nulls_last=True),
-                    name="person_count_by_time",
-                ),
-                Index(
-                    F("records").desc(nulls_last=True),
-                    name="person_count_by_records",
+                    F("owner"), F("records").desc(nulls_last=True), name="person_count_by_records"
                 ),
             ],
         ),
         table(
             "PersonMerge",
+            owned(),
             ("pk", composite("owner_id", "identity")),
-            ("owner", refers("evidence.owner", CASCADE)),
             ("identity", TextField(db_collation="C")),
             ("person", TextField(db_collation="C")),
             ("merged_at", DateTimeField()),
         ),
         table(
             "PeopleProgress",
+            owned(),
             (
                 "connection",
-                belongs("evidence.connection", CASCADE, primary_key=True, serialize=False),
+                same_one("evidence.connection", cascade=True, primary_key=True, serialize=False),
             ),
             ("seq", BigIntegerField()),
             ("basis", TextField()),
@@ -83,4 +74,5 @@ class Migration(migrations.Migration):
             ("after_stream", TextField(db_collation="C", default="")),
             ("after_key", TextField(db_collation="C", default="")),
         ),
+        OwnerFirst("Mention", "PersonCount"),
     ]

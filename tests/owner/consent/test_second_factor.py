@@ -298,7 +298,7 @@ def test_unattended_browser_sets_up_no_other_phone(owner: User, clock: Traveller
     transaction=True
 )  # the command waits for its turn over a connection of its own
 def test_a_set_up_link_helps_when_phone_and_codes_are_lost(owner: User, clock: Traveller) -> None:
-    from evidence.models.accounts import get_or_create_owner
+    from evidence.models.owners import get_or_create_owner
 
     known = get_or_create_owner(timezone.now())
     known.user = owner

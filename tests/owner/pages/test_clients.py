@@ -2,7 +2,7 @@
 
 import pytest
 
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from tests.owner.pages.browser import Browser
 from tests.owner.pages.giving import at
 from tests.world import World

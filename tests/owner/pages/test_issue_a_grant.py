@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from evidence.errors import ConnectionNotFound
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.models.grants import AccessToken, Grant, Package
 from owner.grants import give_access_page
 from tests.access.test_narrowed_meanwhile import overtake

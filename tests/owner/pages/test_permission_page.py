@@ -12,7 +12,7 @@ from django.utils import timezone
 from evidence.access.grant_lifecycle import narrow_grant
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, pause_client, revoke_client
-from evidence.models.accounts import Client
+from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant, PermissionRequest
 from tests.operations.notification_receivers import add_channel, announce

@@ -5,7 +5,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from evidence.models.accounts import Owner
+from evidence.models.owners import Owner
 from owner.accounts import setup
 from owner.preferences import first_weekday
 from tests.owner.pages.browser import Browser

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, ProgrammingError
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.models.accounts import OWNER_ID
+from evidence.management.owner_command import OwnerCommand
+from evidence.models.owners import current_owner
 from importers.sources.account_store import count_credentials
 from operations import schema_version
 from operations.backup import command_options, plans
@@ -30,7 +31,7 @@ CREDENTIALS = {
 }
 
 
-class Command(BaseCommand):
+class Command(OwnerCommand):
     """Writes only the file, which appears when it is complete."""
 
     help = "Back up everything to one new, encrypted file. The server can keep running."
@@ -83,7 +84,7 @@ class Command(BaseCommand):
         if options["passphrase"] or options["key_file"] is not None:
             return command_options.new_secret(options)
         try:
-            public_key = plans.get_plan(OWNER_ID).public_key
+            public_key = plans.get_plan(current_owner()).public_key
         except ProgrammingError:  # the tables are those of an earlier release
             public_key = None
         if public_key is None:

@@ -1,0 +1,53 @@
+"""Commands that act for one owner, whom ``--owner`` names where there are several."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db.models import Q
+from django.utils import timezone
+from typing_extensions import override
+
+from evidence.models.owners import (
+    Owner,
+    SeveralOwnersError,
+    acting_for,
+    get_or_create_owner,
+)
+
+
+class OwnerCommand(BaseCommand):
+    """A command for the records of one owner."""
+
+    @override
+    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **options)
+        parser.add_argument(
+            "--owner",
+            metavar="NAME",
+            help="The user name or id of the owner, where the installation has several.",
+        )
+        return parser
+
+    @override
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        with acting_for(_named_owner(options.get("owner")).owner_id):
+            return super().execute(*args, **options)
+
+
+def _named_owner(name: str | None) -> Owner:
+    if name is None:
+        try:
+            return get_or_create_owner(timezone.now())
+        except SeveralOwnersError:
+            raise CommandError(
+                f"This installation has several owners. Name one with --owner: {_names()}."
+            ) from None
+    found = Owner.unscoped.filter(Q(owner_id=name) | Q(user__username=name)).first()
+    if found is None:
+        raise CommandError(f"No owner is called {name}. There are: {_names()}.")
+    return found
+
+
+def _names() -> str:
+    owners = Owner.unscoped.select_related("user").order_by("created_at", "owner_id")[:20]
+    return ", ".join(owner.user.get_username() if owner.user else owner.pk for owner in owners)

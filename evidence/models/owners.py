@@ -1,0 +1,216 @@
+"""Owners, the owner that code acts for, and what every table of an owner's rows has.
+
+A request, a command and a step of a background job act for one owner (``acting_for``). Managers of
+owned tables read that owner's rows alone and raise ``NoOwnerError`` where nobody was named, so that a
+forgotten owner is an error and never another owner's row. Statements of SQL name ``current_owner()``.
+"""
+
+import datetime as dt
+import secrets
+import string
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any, Generic, TypeVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models.lookups import Exact
+from django.db.models.sql.where import WhereNode
+from typing_extensions import override
+
+OWNER_ID_CHARS = 8
+Row = TypeVar("Row", bound="Owned")
+
+_current = ContextVar[str | None]("owner", default=None)
+_everyone = ContextVar("every owner", default=False)
+
+
+class NoOwnerError(RuntimeError):
+    """A row of an owner was asked for where no owner was named. It is a fault of the program."""
+
+    def __init__(self) -> None:
+        super().__init__("No owner was named for this work.")
+
+
+class SeveralOwnersError(RuntimeError):
+    """The installation has more than one owner, and the caller named none."""
+
+
+def current_owner() -> str:
+    """Return the id of the owner that this code acts for. Raises ``NoOwnerError`` if there is none."""
+    owner_id = _current.get()
+    if owner_id is None:
+        raise NoOwnerError
+    return owner_id
+
+
+@contextmanager
+def acting_for(owner_id: str | None) -> Iterator[None]:
+    """Act for one owner, or for nobody: then rows of owners cannot be read."""
+    token = _current.set(owner_id)
+    everyone = _everyone.set(False)
+    try:
+        yield
+    finally:
+        _everyone.reset(everyone)
+        _current.reset(token)
+
+
+def act_for(owner_id: str) -> None:
+    """Name the owner, who was not known before, until the surrounding ``acting_for`` ends."""
+    _current.set(owner_id)
+
+
+def act_for_nobody() -> AbstractContextManager[None]:
+    """Return a context in which no rows of owners can be read until ``act_for`` names one."""
+    return acting_for(None)
+
+
+@contextmanager
+def across_owners() -> Iterator[None]:
+    """Let managers read the rows of every owner: to find whose work is due, and to keep the server.
+
+    No answer to an owner or to an app is made of what is read here.
+    """
+    everyone = _everyone.set(True)
+    try:
+        yield
+    finally:
+        _everyone.reset(everyone)
+
+
+def is_across_owners() -> bool:
+    return _everyone.get()
+
+
+def new_owner_id() -> str:
+    """Return a public id for a new owner. It is part of that owner's tokens and of index entries."""
+    alphabet = string.ascii_lowercase + string.digits
+    return "".join(secrets.choice(alphabet) for _ in range(OWNER_ID_CHARS))
+
+
+class Owner(models.Model):
+    """A person whose records the server keeps. Nothing of one owner is shown to another."""
+
+    owner_id = models.TextField(primary_key=True, db_collation="C")
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    display_name = models.TextField(default="Owner")
+    time_zone = models.TextField(default="UTC", db_default="UTC")
+    # The language of the owner's browser, such as de-AT; empty if unknown.
+    language = models.TextField(default="", db_default="")
+    # For phone numbers written without a country, such as AT; empty if unknown.
+    country = models.TextField(default="", db_default="")
+    # Whether this owner keeps the installation: invites, removes and limits other owners.
+    is_administrator = models.BooleanField(default=False, db_default=False)
+    # The largest size of the owner's records and files in bytes; null has no limit.
+    disk_limit_bytes = models.BigIntegerField(null=True, blank=True)
+    created_at = models.DateTimeField()
+
+    unscoped = models.Manager["Owner"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="owner_id_survives_a_token",
+                condition=models.Q(owner_id__regex=r"^[a-z0-9]{1,32}$"),
+            )
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return self.display_name
+
+
+def get_or_create_owner(now: dt.datetime) -> Owner:
+    """Return the only owner of the installation, who administers it; created on first use.
+
+    Raises ``SeveralOwnersError`` where there are others: then the caller has to name one.
+    """
+    owners = list(Owner.unscoped.order_by("created_at", "owner_id")[:2])
+    if len(owners) > 1:
+        raise SeveralOwnersError
+    return owners[0] if owners else create_owner(now, is_administrator=True)
+
+
+def create_owner(now: dt.datetime, **columns: Any) -> Owner:
+    """Create an owner under a new id."""
+    return Owner.unscoped.create(owner_id=new_owner_id(), created_at=now, **columns)
+
+
+class OwnedManager(models.Manager[Row], Generic[Row]):
+    """Reads the rows of the owner that the code acts for."""
+
+    @override
+    def get_queryset(self) -> models.QuerySet[Row]:
+        rows = super().get_queryset()
+        return rows if is_across_owners() else rows.filter(owner_id=current_owner())
+
+
+class Owned(models.Model):
+    """A row of one owner.
+
+    The database's primary key and unique indexes of its table begin with ``owner_id``
+    (``evidence.migrations.OwnerFirst``); Django's key may be the rest of it.
+    """
+
+    owner = models.ForeignKey(
+        Owner,
+        on_delete=models.DO_NOTHING,
+        default=current_owner,
+        editable=False,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
+    )
+
+    unscoped: Any = OwnedManager()
+
+    class Meta:
+        abstract = True
+        default_manager_name = "unscoped"
+        base_manager_name = "unscoped"
+
+    @override
+    def delete(self, *args: Any, **options: Any) -> tuple[int, dict[str, int]]:
+        """Delete the row; the database deletes or protects what refers to it."""
+        return type(self).unscoped.filter(pk=self.pk).delete()
+
+
+class SameOwner:
+    """A reference to a row of the same owner, which joins name too.
+
+    Migrations write it as a foreign key of both columns; ``cascade`` deletes the row with what it
+    refers to, which is refused otherwise.
+    """
+
+    def __init__(self, to: Any, *, cascade: bool = False, **options: Any) -> None:
+        self.cascade = cascade
+        options = {"db_index": False, "related_name": "+"} | options
+        options |= {"on_delete": models.DO_NOTHING, "db_constraint": False}
+        super().__init__(to, **options)  # type: ignore[call-arg]
+
+    def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
+        name, path, args, options = super().deconstruct()  # type: ignore[misc]
+        for option in ("on_delete", "db_constraint"):
+            options.pop(option, None)
+        return name, path, args, options | ({"cascade": True} if self.cascade else {})
+
+    def get_extra_restriction(self, alias: str, related_alias: str) -> WhereNode:
+        """Return the condition that a join adds: both rows have the same owner."""
+        field: Any = self
+        ours = field.model._meta.get_field("owner").get_col(alias)  # noqa: SLF001
+        theirs = field.related_model._meta.get_field("owner")  # noqa: SLF001
+        theirs = theirs.get_col(related_alias)
+        return WhereNode([Exact(ours, theirs)])
+
+
+class OwnedKey(SameOwner, models.ForeignKey):  # type: ignore[type-arg, misc]
+    """A reference to a row of the same owner."""
+
+
+class OwnedOne(SameOwner, models.OneToOneField):  # type: ignore[type-arg, misc]
+    """A reference to a row of the same owner that no other row of the table refers to."""

@@ -1,0 +1,3 @@
+"""The owner that tests act for unless they name another."""
+
+OWNER_ID = "owner"
