@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -31,17 +30,6 @@ LEFT JOIN pg_inherits i ON i.inhparent = c.oid
 JOIN pg_class l ON l.oid = coalesce(i.inhrelid, c.oid)
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
     AND NOT c.relispartition
-GROUP BY c.relname
-"""
-# pg_total_relation_size does not see the shards of a cluster, and other servers have no table of them.
-SELECT_SHARDS: Final = """
--- Bytes of every table on the nodes of a cluster, and pages of its rows at most. One query.
-SELECT c.relname, sum(z.size)::bigint,
-    (sum(z.size) / current_setting('block_size')::int)::bigint
-FROM citus_shard_sizes() z
-JOIN pg_dist_shard s ON s.shardid = z.shard_id
-LEFT JOIN pg_inherits i ON i.inhrelid = s.logicalrelid
-JOIN pg_class c ON c.oid = coalesce(i.inhparent, s.logicalrelid)
 GROUP BY c.relname
 """
 # Parameter: percentage of the pages, always the same ones. A toasted value counts as stored, without reading it.
@@ -88,11 +76,8 @@ class StorageSizes:
 
 
 def storage_sizes() -> StorageSizes:
-    """Return the sizes. At most seven queries, of a bounded number of pages; eight on a cluster."""
-    rows = [*fetch_all(SQL(SELECT_TABLES))]
-    if settings.PDPP_DISTRIBUTED:
-        rows += fetch_all(SQL(SELECT_SHARDS))
-    tables = {name: (size, pages) for name, size, pages in rows}
+    """Return the sizes. At most seven queries, of a bounded number of pages."""
+    tables = {name: (size, pages) for name, size, pages in fetch_all(SQL(SELECT_TABLES))}
     shared = {name: _share(name, *tables[name]) for name in SELECT_SHARES if name in tables}
     total = sum(size for size, _ in tables.values())
 

@@ -5,12 +5,11 @@ connection and saves its progress in one transaction, so runs can be interrupted
 imports continue between batches.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
-from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet, Sum
 
@@ -77,31 +76,6 @@ SELECT DISTINCT (
     WHERE t.connection_id = c.connection_id LIMIT 1
 ) FROM unnest(%s::text[]) AS c(connection_id)
 """
-# The same on Citus, where each shard has its own indexes and its own statistics. Commands for shards
-# run in transactions of their own. Parameters: connection ids, whose shards alone are flushed.
-FLUSH_SHARDS = """
-SELECT count(*) FILTER (WHERE r.success)
-FROM pg_dist_shard_placement p, master_run_on_worker(ARRAY[p.nodename], ARRAY[p.nodeport::int], ARRAY[
-    format($$
-        SELECT count(gin_clean_pending_list(i.inhrelid::regclass))
-        FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid
-        JOIN pg_am a ON a.oid = c.relam AND a.amname = 'gin'
-        JOIN pg_inherits i ON i.inhparent = c.oid
-        WHERE x.indrelid = %%L::regclass
-    $$, shard_name('evidence_searchtext', p.shardid))
-], false) r
-WHERE p.shardid IN (
-    SELECT get_shard_id_for_distribution_column('evidence_searchtext', c) FROM unnest(%s::text[]) c)
-"""
-# Parameters: tables, columns of each, connection ids, whose shards alone are analyzed.
-ANALYZE_SHARDS = """
-SELECT count(*) FILTER (WHERE r.success)
-FROM unnest(%s::text[], %s::text[]) t(name, columns), pg_dist_shard_placement p,
-    master_run_on_worker(ARRAY[p.nodename], ARRAY[p.nodeport::int], ARRAY[
-        format('ANALYZE %%s %%s', shard_name(t.name::regclass, p.shardid), t.columns)], false) r
-WHERE p.shardid IN (
-    SELECT get_shard_id_for_distribution_column(t.name::regclass, c) FROM unnest(%s::text[]) c)
-"""
 
 
 @dataclass(slots=True)
@@ -126,16 +100,16 @@ class IndexMaintenance:
             return
         self._await_flush()
         if self.executor is None:
-            flush_pending_lists(self.connection_ids)
+            flush_pending_lists()
         else:
-            self.flush = self.executor.submit(flush_pending_lists, sorted(self.connection_ids))
+            self.flush = self.executor.submit(flush_pending_lists)
         self.unflushed = 0
 
     def finish(self) -> None:
         """Flush the rest, and analyze the tables of the connections after a large import."""
         self._await_flush()
         if self.unflushed:
-            flush_pending_lists(self.connection_ids)
+            flush_pending_lists()
         if self.written >= ANALYZE_AFTER_RECORDS:
             _analyze(self.connection_ids)
 
@@ -156,23 +130,15 @@ def maintenance_thread() -> Iterator[Executor]:
             executor.submit(lambda: connection.close()).result()
 
 
-def flush_pending_lists(connection_ids: Iterable[str]) -> None:
-    """Merge the pending lists into the GIN index of search text, on a cluster of these connections."""
+def flush_pending_lists() -> None:
+    """Merge the pending lists into the GIN index of search text."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(FLUSH_SETTINGS)
-        if settings.PDPP_DISTRIBUTED:
-            cursor.execute(FLUSH_SHARDS, [list(connection_ids)])
-        else:
-            cursor.execute(FLUSH_PENDING_LISTS)
+        cursor.execute(FLUSH_PENDING_LISTS)
 
 
 def _analyze(connection_ids: Collection[str]) -> None:
     with connection.cursor() as cursor:
-        if settings.PDPP_DISTRIBUTED:
-            columns = ANALYZED_COLUMNS | {"evidence_searchtext": ""}
-            values = [[*columns], [*columns.values()], list(connection_ids)]
-            cursor.execute(ANALYZE_SHARDS, values)
-            return
         for table, names in ANALYZED_COLUMNS.items():
             cursor.execute(f"ANALYZE {table} {names}")
         cursor.execute(PARTITIONS, [list(connection_ids)])

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
 from django.db import DatabaseError, transaction
 
 from evidence.errors import IngestStorageError
@@ -32,9 +31,8 @@ from evidence.write.suppression import (
 
 logger = logging.getLogger(__name__)
 
-# SQLSTATE classes caused by values: data, integrity and program limits. COPY on Citus reports the
-# last two of a worker as internal errors.
-_VALUE_ERRORS = ("22", "23", "54", *(["XX000"] if settings.PDPP_DISTRIBUTED else []))
+# SQLSTATE classes caused by values: data, integrity and program limits.
+_VALUE_ERRORS = ("22", "23", "54")
 
 
 @dataclass(slots=True)

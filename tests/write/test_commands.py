@@ -4,7 +4,6 @@ import io
 import json
 import threading
 import time
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -160,10 +159,10 @@ def test_large_import_flushes_on_the_maintenance_thread(
     folder = export(tmp_path, *(note(f"n{number}") for number in range(40)))
     importing, flushed = threading.current_thread(), list[bool]()
 
-    def flush_slowly(connection_ids: Collection[str]) -> None:
+    def flush_slowly() -> None:
         time.sleep(0.02)
         flushed.append(threading.current_thread() is importing)
-        flush_pending_lists(connection_ids)
+        flush_pending_lists()
 
     monkeypatch.setattr("evidence.write.reindex.flush_pending_lists", flush_slowly)
     run("ingest", str(folder), "--set-up")
@@ -176,7 +175,7 @@ def test_large_import_flushes_on_the_maintenance_thread(
 def test_failed_flush_stops_the_import(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(connection_ids: object) -> None:
+    def fail() -> None:
         raise OperationalError("disk full")
 
     monkeypatch.setattr("evidence.write.reindex.FLUSH_AFTER_RECORDS", 1)

@@ -4,7 +4,6 @@ import os
 import re
 
 import pytest
-from django.conf import settings
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -48,10 +47,9 @@ def test_reads_each_table_once(world: World) -> None:
     ) as queries:
         storage_page.storage_sizes()
 
-    sizes = 2 if settings.PDPP_DISTRIBUTED else 1  # of the coordinator and of the nodes
-    assert len(queries) <= 6 + sizes
+    assert len(queries) <= 7
     sampled = [query["sql"] for query in queries if "TABLESAMPLE" in query["sql"]]
-    assert len(sampled) == len(queries) - sizes
+    assert len(sampled) == len(queries) - 1
 
 
 def test_page_lists_sources_with_their_connections(world: World, alice: Browser) -> None:
