@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.test import Client as HttpClient
 from django.test.client import ClientHandler
 
@@ -30,21 +29,6 @@ from evidence.write.vector_table import prepare_table
 
 HANDLER = ClientHandler(enforce_csrf_checks=False)
 """Loads the middleware once, which takes as long as a seventh of a request."""
-LEDGER = 2 if settings.PDPP_DISTRIBUTED else 1
-"""The statements that write an answer down, whatever its size. On a cluster, one reads pseudonyms."""
-LOCKED_LEDGER = 6 if settings.PDPP_DISTRIBUTED else 4
-"""The same in a transaction: savepoint, pseudonyms and chains (two on a cluster), entries, release."""
-FIRST_LEDGER = LOCKED_LEDGER + (3 if settings.PDPP_DISTRIBUTED else 0)
-"""The same for records that were never shown. On a cluster, they are locked, named and read again."""
-CHANGES = 3 if settings.PDPP_DISTRIBUTED else 1
-"""The statements that read a page of changes, on a cluster with the heads before and after."""
-
-
-def statements(one_server: int, cluster: int) -> int:
-    """Return the statements of a request; a cluster reads connections, and what follows a page, one by one."""
-    return cluster if settings.PDPP_DISTRIBUTED else one_server
-
-
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 PERSONAL, WORK, CHAT, BANK = "cin_personal", "cin_work", "cin_chat", "cin_bank"
 BOBS_FIELDS = ("id", "subject", "from_name", "received_at", "body_text", "thread_id")

@@ -58,7 +58,7 @@ GROUPED: Final = """
 -- Groups in order up to the end of the page, and the witnesses of those on it per connection. The rows
 -- after the page are one more group, without a place; its records are witnesses if there are few.
 -- Parameters: those of the rows, end, start, those of the shown keys. One query.
-WITH {rows},
+WITH RECURSIVE {rows},
 k AS MATERIALIZED (
     SELECT g.*, row_number() OVER (ORDER BY {order}) AS place FROM (
         SELECT {key_names}, {measures}, {count} AS n, sum({count}) OVER () AS records
@@ -161,7 +161,7 @@ def aggregate_groups(
     shown = join_sql(", ", [_key_name(key, f"k.k{at}") for at, key in enumerate(keys)])
     count = "sum(u.n)::bigint" if periods else "count(*)"
     text = GROUPED.format(
-        rows=("RECURSIVE " if periods else "") + rows.text,  # Citus plans none of several nodes
+        rows=rows.text,
         key_names=", ".join(f"u.k{at}" for at in range(len(keys))),
         count=count,
         counted=COUNTED_PERIODS if periods else "u",

@@ -10,8 +10,6 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import available_timezones
 
-from django.conf import settings
-
 from evidence.access.granted_streams import CONSENT_TIME_CONDITION, number_expression
 from evidence.access.records import VisibleRecords
 from evidence.access.sql import SORT_BLOCKER, SQL, fetch_all, join_sql
@@ -104,7 +102,7 @@ def count_periods(
     short periods, conditions on other fields, and grants that list records or differ.
     """
     is_timed = all(each.text.startswith(CONSENT_TIME_CONDITION) for each in where)
-    is_indexed = is_timed and buckets.granularity in _INDEXED and not settings.PDPP_DISTRIBUTED
+    is_indexed = is_timed and buckets.granularity in _INDEXED
     if not is_indexed or len(visible.groups) != 1 or visible.groups[0].record_keys is not None:
         return None
     rows = visible.groups[0].rows(SQL("b.connection_id")) + join_sql("", where)

@@ -8,10 +8,6 @@ The statement also returns the head of the log and how much of the log is kept, 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
-
-from django.conf import settings
 
 from evidence.access.granted_streams import GrantedStream
 from evidence.access.record_history import (
@@ -29,7 +25,7 @@ from evidence.access.sql import (
     fetch_all_generic_plan,
     in_time_range,
     union_all,
-    value_tables,
+    value_table,
 )
 from evidence.models.connections import Connection
 
@@ -48,7 +44,7 @@ SELECT jsonb_object_agg(k.connection_id, jsonb_build_array(k.change_seq, k.prune
     NULL::text AS data, NULL::bigint AS change_seq
 FROM evidence_connection k WHERE k.connection_id = ANY(%s)
 """
-BOUNDS = {"id": "text", "since": "bigint", "until": "bigint", "start": "text", "head": "bigint"}
+BOUNDS = {"id": "text", "since": "bigint", "until": "bigint", "start": "text"}
 MAY_SHOW = "g.due AND (g.seen OR r.record_key IS NOT NULL)"
 
 
@@ -59,77 +55,22 @@ def find_candidates(
     after: RecordKey | None,
     limit: int,
 ) -> tuple[dict[str, LogHead], list[ChangeCandidate]]:
-    """Return the log heads by connection id, and the next ``limit`` candidates.
-
-    One query. On Citus, whose nodes share no snapshot, also one before and one after it.
-    """
-    log_heads = SQL(LOG_HEADS, (sorted(positions),))
-    if settings.PDPP_DISTRIBUTED:
-        heads = _fetch_heads(log_heads)
-        rows: list[tuple[Any, ...]] = []
-        for id_ in sorted(positions):
-            if len(rows) < limit:
-                own = visible.for_connection(id_)
-                branches = _branches(own, positions, heads, after, limit)
-                seq = heads[id_].seq if branches else 0
-                rows += _rows_of_connection(own, positions[id_], seq, after, branches, limit)
-        latest = _fetch_heads(log_heads)
-        heads = {id_: replace(head, seq=heads[id_].seq) for id_, head in latest.items()}
-        return heads, [parse_candidate(visible, row[1:]) for row in rows[:limit]]
-    branches = _branches(visible, positions, {}, after, limit)
-    statement = log_heads + SQL(" UNION ALL (") + _first_rows(branches, limit) + SQL(")")
+    """Return the log heads by connection id, and the next ``limit`` candidates. One query."""
+    statement = SQL(LOG_HEADS, (sorted(positions),)) + SQL(" UNION ALL (SELECT NULL, u.* FROM (")
+    statement += union_all(_branches(visible, positions, after, limit))
+    statement += SQL(f") u ORDER BY u.connection_id, u.record_key LIMIT {int(limit)})")
     both = fetch_all_generic_plan(statement)
     head, *rows = sorted(both, key=lambda row: (row[1] or "", row[2] or ""))
     return parse_log_heads(head[0]), [parse_candidate(visible, row[1:]) for row in rows]
 
 
-def _rows_of_connection(
-    visible: VisibleRecords,
-    position: FeedPosition,
-    head: int,
-    after: RecordKey | None,
-    branches: Sequence[SQL],
-    limit: int,
-) -> Sequence[tuple[Any, ...]]:
-    """Return the first rows of the branches of one connection, on Citus, as cheaply as it can."""
-    # Later pages read the history, or hidden changes after the first page would cost a statement more.
-    if branches and position.since is None and position.until is None:
-        rows = fetch_all_generic_plan(_current_rows(visible, after, limit))
-        if all(row[-1] <= head for row in rows):
-            return rows
-    return fetch_all_generic_plan(_first_rows(branches, limit)) if branches else []
-
-
-def _current_rows(visible: VisibleRecords, after: RecordKey | None, limit: int) -> SQL:
-    """Return the visible records of one connection, without a subquery, so that Citus keeps the plan."""
-    [group] = visible.groups
-    [id_] = group.connection_ids
-    start = after.record_key if after is not None and id_ == after.connection_id else ""
-    statement = SQL(f"SELECT NULL, r.connection_id, r.record_key, NULL::text, {COLUMNS}")
-    statement += SQL(" FROM evidence_record r WHERE r.connection_id = %s", (id_,)) + group.condition
-    end = SQL(" AND r.record_key > %s ORDER BY r.record_key LIMIT %s", (start, limit))
-    return statement + end
-
-
-def _first_rows(branches: Sequence[SQL], limit: int) -> SQL:
-    rows = SQL("SELECT NULL, u.* FROM (") + union_all(branches)
-    return rows + SQL(f") u ORDER BY u.connection_id, u.record_key LIMIT {int(limit)}")
-
-
-def _fetch_heads(log_heads: SQL) -> dict[str, LogHead]:
-    [head] = fetch_all_generic_plan(log_heads)
-    return parse_log_heads(head[0])
-
-
 def _branches(
     visible: VisibleRecords,
     positions: Mapping[str, FeedPosition],
-    heads: Mapping[str, LogHead],
     after: RecordKey | None,
     limit: int,
-) -> list[SQL]:
-    """Return the subqueries for the connections that have a position."""
-    branches = []
+) -> Iterator[SQL]:
+    """Yield the subqueries for the connections that have a position."""
     for grant in visible.granted:
         ids = [
             facts.connection_id
@@ -139,51 +80,37 @@ def _branches(
         ]
         restricted = VisibleRecords(visible.source, visible.stream, visible.layout, (grant,))
         if new := [id_ for id_ in ids if positions[id_].since is None]:
-            inner = _all_visible(restricted, grant, limit) + SQL(") u")
-            branches += [table + inner for table in _lateral(new, positions, heads, after)]
+            rows = _all_visible(restricted, grant, limit) + SQL(") u)")
+            yield _lateral(new, positions, after) + rows
         if known := [id_ for id_ in ids if positions[id_].since is not None]:
             for changed, sign in ((_few_changed, "<="), (_many_changed, ">")):
-                size = SQL(f") u WHERE k.change_seq - c.since {sign} {MAX_SORTED_CHANGES}")
-                inner = changed(restricted, grant, limit) + size
-                branches += [table + inner for table in _lateral(known, positions, heads, after)]
-    return [SQL("(") + branch + SQL(")") for branch in branches]
+                size = SQL(f") u WHERE k.change_seq - c.since {sign} {MAX_SORTED_CHANGES})")
+                rows = changed(restricted, grant, limit) + size
+                yield _lateral(known, positions, after) + rows
 
 
 def _lateral(
-    ids: Sequence[str],
-    positions: Mapping[str, FeedPosition],
-    heads: Mapping[str, LogHead],
-    after: RecordKey | None,
-) -> Iterator[SQL]:
-    """Yield the start of subqueries for connections ``k``, with bounds in ``c``: since, until, start.
-
-    With ``heads``, the latest change number is a value instead of a column of the connection.
-    """
+    ids: Sequence[str], positions: Mapping[str, FeedPosition], after: RecordKey | None
+) -> SQL:
+    """Return the start of a subquery for connections ``k``, with bounds in ``c``: since, until, start."""
     rows = [
         (
             id_,
             positions[id_].since,
             positions[id_].until,
             after.record_key if after is not None and id_ == after.connection_id else "",
-            heads[id_].seq if id_ in heads else None,
         )
         for id_ in ids
     ]
-    for table in value_tables("n", BOUNDS, rows):
-        connection = (
-            ' CROSS JOIN LATERAL (SELECT n.id COLLATE "C" AS connection_id, n.head AS change_seq) k'
-            if heads
-            else " JOIN evidence_connection k ON k.connection_id = n.id"
+    return (
+        SQL("(SELECT k.connection_id, u.* FROM ")
+        + value_table("n", BOUNDS, rows)
+        + SQL(
+            " JOIN evidence_connection k ON k.connection_id = n.id"
+            " CROSS JOIN LATERAL (SELECT n.since, coalesce(n.until, k.change_seq) AS until, n.start) c"
+            " CROSS JOIN LATERAL ("
         )
-        yield (
-            SQL("SELECT k.connection_id, u.* FROM ")
-            + table
-            + SQL(
-                f"{connection} CROSS JOIN LATERAL"
-                " (SELECT n.since, coalesce(n.until, k.change_seq) AS until, n.start) c"
-                " CROSS JOIN LATERAL ("
-            )
-        )
+    )
 
 
 def _all_visible(restricted: VisibleRecords, grant: GrantedStream, limit: int) -> SQL:

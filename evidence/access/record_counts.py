@@ -15,7 +15,7 @@ from evidence.access.sql import (
     fetch_all,
     fetch_all_generic_plan,
     union_all,
-    value_tables,
+    value_table,
 )
 
 SELECT_COUNTERS: Final = """
@@ -208,8 +208,9 @@ def _sampled(
         values = [
             (each.connection_id, each.month, each.records, each.first, each.last) for each in counts
         ]
-        for table in value_tables("m", MONTH_COLUMNS, values) if values else ():
-            rows = SQL("SELECT %s::int AS number, m.*, w.hit FROM ", (number,)) + table
+        if values:
+            rows = SQL("SELECT %s::int AS number, m.*, w.hit FROM ", (number,))
+            rows += value_table("m", MONTH_COLUMNS, values)
             rows += SQL(
                 " CROSS JOIN LATERAL (SELECT r.terms @@ %s::tsquery AS hit", (query.terms.matching,)
             )

@@ -18,7 +18,7 @@ from evidence.access.sql import (
     fetch_all_generic_plan,
     join_sql,
     union_all,
-    value_tables,
+    value_table,
 )
 from evidence.declarations.declaration import BLOB_REFERENCE, Field
 
@@ -269,5 +269,4 @@ def _keys_by_group(
     for group in child.groups:
         group_keys = sorted(key for key in keys if key.connection_id in group.connection_ids)
         if group_keys:
-            for pairs in value_tables("p", {"id": "text", "key": "text"}, group_keys):
-                yield group, pairs
+            yield group, value_table("p", {"id": "text", "key": "text"}, group_keys)

@@ -13,12 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import chain
-from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
 import orjson
-from django.conf import settings
 from typing_extensions import override
 
 from evidence.access.granted_streams import (
@@ -34,14 +31,10 @@ from evidence.access.sql import (
     ConnectionGroup,
     SortPartition,
     fetch_all_generic_plan,
-    fetch_union,
     grant_condition,
-    join_conditions,
     join_sql,
-    per_node,
-    reads,
     union_all,
-    value_tables,
+    value_table,
 )
 from evidence.declarations.declaration import Field
 
@@ -116,14 +109,10 @@ class VisibleRecords(VisibleStream):
             ConnectionGroup(
                 self.stream.name,
                 ids,
-                grant_condition(self.stream.name, time, records)
-                + period
-                + self._where(ids)
-                + reads(ids),
+                grant_condition(self.stream.name, time, records) + period + self._where(ids),
                 sorted(records.names) if isinstance(records, Only) else None,
             )
-            for (time, records), all_ids in ids_by_terms.items()
-            for ids in per_node(all_ids)
+            for (time, records), ids in ids_by_terms.items()
         )
 
     def _where(self, connection_ids: list[str]) -> SQL:
@@ -136,7 +125,7 @@ class VisibleRecords(VisibleStream):
             " WHERE r.connection_id = ANY(%s) AND r.stream = %s",
             (connection_ids, self.stream.name),
         )
-        return condition + join_conditions(self.where, connection_ids) + SQL(")")
+        return condition + join_sql("", self.where) + SQL(")")
 
     def page(
         self,
@@ -157,46 +146,25 @@ class VisibleRecords(VisibleStream):
         if by is not None:
             value = self._sort_value(by)
             columns += SQL(", ") + value + SQL(" AS sort_value, (") + value + SQL(")::text")
-        partitions = [
-            [
-                branch
-                for group in self.groups
-                for branch in group.first_rows(
-                    columns,
-                    partition,
-                    [*where, *_after_keyset(after, partition, descending)],
-                    limit=limit,
-                )
-            ]
+        branches = (
+            branch
             for partition in self._sort_partitions(direction, by)
-        ]
-        fetch = self._fetch_by_partition if settings.PDPP_DISTRIBUTED else self._fetch_ordered
-        rows = fetch(partitions, by, limit, descending=descending)
-        return [self.project(row) if by is None else self._sorted(row) for row in rows]
-
-    def _fetch_ordered(
-        self, partitions: Sequence[list[SQL]], by: Field | None, limit: int, *, descending: bool
-    ) -> Sequence[tuple[Any, ...]]:
-        direction = "DESC" if descending else "ASC"
+            for group in self.groups
+            for branch in group.first_rows(
+                columns,
+                partition,
+                [*where, *_after_keyset(after, partition, descending)],
+                limit=limit,
+            )
+        )
         order = f"u.record_key {direction}, u.connection_id {direction}"
-        value = "u.sort_key" if by is None else "u.sort_value"
+        sort_value = "u.sort_key" if by is None else "u.sort_value"
         if self.in_time_order or by is not None:
-            order = f"({value} IS NULL), {value} {direction}, {order}"
-        statement = SQL("SELECT u.* FROM (") + union_all(chain.from_iterable(partitions))
-        return fetch_all_generic_plan(statement + SQL(f") u ORDER BY {order} LIMIT %s", (limit,)))
-
-    def _fetch_by_partition(
-        self, partitions: Sequence[list[SQL]], by: Field | None, limit: int, *, descending: bool
-    ) -> Sequence[tuple[Any, ...]]:
-        """Return the same rows. Citus keeps the plans of statements that have one table and no subquery."""
-        by_key = by is None and not self.in_time_order
-        order = itemgetter(1, 0) if by_key else itemgetter(2 if by is None else 6, 1, 0)
-        rows: list[tuple[Any, ...]] = []
-        for branches in partitions:
-            rows += sorted(fetch_union(branches), key=order, reverse=descending)
-            if len(rows) >= limit:
-                break
-        return rows[:limit]
+            order = f"({sort_value} IS NULL), {sort_value} {direction}, {order}"
+        statement = SQL("SELECT u.* FROM (") + union_all(branches)
+        statement += SQL(f") u ORDER BY {order} LIMIT %s", (limit,))
+        rows = fetch_all_generic_plan(statement)
+        return [self.project(row) if by is None else self._sorted(row) for row in rows]
 
     def _sorted(self, row: tuple[Any, ...]) -> VisibleRecord:
         """Return the record of a row that ends with its sort value and the text of it."""
@@ -209,7 +177,8 @@ class VisibleRecords(VisibleStream):
 
     def get(self, record_key: str) -> list[VisibleRecord]:
         """Return the record from each connection that has it. One query."""
-        return [self.project(row) for row in fetch_union(self._by_key(record_key, ALL_COLUMNS))]
+        statement = self.key_query(record_key)
+        return [self.project(row) for row in fetch_all_generic_plan(statement)]
 
     def get_many(self, record_keys: Sequence[str]) -> list[VisibleRecord]:
         """Return the records with these keys from each connection that has them. One query."""
@@ -221,15 +190,13 @@ class VisibleRecords(VisibleStream):
 
     def key_query(self, record_key: str, columns: SQL = ALL_COLUMNS) -> SQL:
         """Return ``SELECT columns`` over the record ``r`` from each connection that has it."""
-        return union_all(self._by_key(record_key, columns))
-
-    def _by_key(self, record_key: str, columns: SQL) -> list[SQL]:
         partition = SortPartition(SQL("r.record_key"))
-        branches = (
-            replace(group, record_keys=[record_key]).first_rows(columns, partition, [], limit=1)
-            for group in self.groups
+        by_key = (replace(group, record_keys=[record_key]) for group in self.groups)
+        return union_all(
+            branch
+            for group in by_key
+            for branch in group.first_rows(columns, partition, [], limit=1)
         )
-        return [branch for group in branches for branch in group]
 
     def _sort_partitions(self, direction: str, by: Field | None) -> list[SortPartition]:
         by_key = SQL(f"r.record_key {direction}")
@@ -259,8 +226,8 @@ class VisibleRecords(VisibleStream):
     ) -> SQL:
         """Return ``SELECT columns`` over every visible row ``r`` that satisfies ``where``."""
         branches = []
+        end = join_sql("", where)
         for group in self.groups:
-            end = join_conditions(where, group.connection_ids)
             if group.record_keys is None or source == BLOB_TABLES:
                 rows = SQL(
                     f" FROM {source} WHERE r.connection_id = ANY(%s)", (group.connection_ids,)
@@ -270,8 +237,7 @@ class VisibleRecords(VisibleStream):
             keys = SQL(" CROSS JOIN unnest(%s::text[]) AS n(key)", (group.record_keys,))
             row = keys + group.join_row(SQL("c.id"), "n.key", source) + SQL(" WHERE TRUE")
             ids = [(id_,) for id_ in group.connection_ids]
-            tables = value_tables("c", {"id": "text"}, ids)
-            branches += [SQL(" FROM ") + table + row + end for table in tables]
+            branches.append(SQL(" FROM ") + value_table("c", {"id": "text"}, ids) + row + end)
         return union_all(SQL("SELECT ") + columns + rows for rows in branches)
 
     def excluded_rows(self) -> SQL:

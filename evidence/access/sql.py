@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -35,11 +35,6 @@ BLOB_TABLES = (
 MAX_NAMED_CONNECTIONS = 8
 """Above this many connections, one lateral join reads them all, so the statement stays short."""
 
-
-class ConnectionIds(list[str]):
-    """The connections that a condition names, of which each statement keeps those that it reads."""
-
-
 _deadline = ContextVar("deadline", default=math.inf)
 _limit = ContextVar("limit", default=0)
 _session_limits: WeakKeyDictionary[object, int] = WeakKeyDictionary()
@@ -52,29 +47,19 @@ class SQL:
 
     text: str
     values: tuple[Any, ...] = ()
-    connection_ids: frozenset[str] = frozenset()
-    """On Citus, the connections whose rows this part reads, if they are known."""
 
     def __add__(self, other: "SQL") -> "SQL":
-        ids = self.connection_ids | other.connection_ids
-        return SQL(self.text + other.text, self.values + other.values, ids)
+        return SQL(self.text + other.text, self.values + other.values)
 
 
 def join_sql(separator: str, fragments: Iterable[SQL]) -> SQL:
     parts = list(fragments)
     values = tuple(value for part in parts for value in part.values)
-    ids = frozenset[str]().union(*(part.connection_ids for part in parts))
-    return SQL(separator.join(part.text for part in parts), values, ids)
+    return SQL(separator.join(part.text for part in parts), values)
 
 
-def join_conditions(conditions: Iterable[SQL], connection_ids: Iterable[str]) -> SQL:
-    """Return the conditions for a statement that reads these connections; Citus asks the nodes of all it names."""
-    joined, own = join_sql("", conditions), set(connection_ids)
-    values = tuple(
-        [id_ for id_ in value if id_ in own] if isinstance(value, ConnectionIds) else value
-        for value in joined.values
-    )
-    return replace(joined, values=values)
+def union_all(branches: Iterable[SQL]) -> SQL:
+    return join_sql(" UNION ALL ", branches)
 
 
 def text_array(texts: Iterable[str]) -> str:
@@ -86,52 +71,8 @@ def text_array(texts: Iterable[str]) -> str:
     return "{" + ",".join([f'"{text}"' for text in escaped]) + "}"
 
 
-def union_all(branches: Iterable[SQL]) -> SQL:
-    """Return the union of subqueries that each name one connection.
-
-    Citus plans a subquery over one of several connections alone only if it is a CTE of its own.
-    """
-    parts = list(branches)
-    ids = {part.connection_ids for part in parts}
-    if settings.PDPP_DISTRIBUTED and len(parts) > 1 and [*map(len, ids)] != [1]:
-        alone = (SQL("(WITH b AS MATERIALIZED (") + part for part in parts)
-        parts = [part + SQL(") SELECT * FROM b)") for part in alone]
-    return join_sql(" UNION ALL ", parts)
-
-
-def per_node(connection_ids: list[str]) -> list[list[str]]:
-    """Split connections into those that one subquery reads: all, or on Citus one."""
-    return [[id_] for id_ in connection_ids] if settings.PDPP_DISTRIBUTED else [connection_ids]
-
-
-def reads(connection_ids: Sequence[str]) -> SQL:
-    """Return an empty part that says which connections a statement reads."""
-    return SQL("", (), frozenset(connection_ids) if settings.PDPP_DISTRIBUTED else frozenset())
-
-
-def value_tables(name: str, columns: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> list[SQL]:
-    """Return tables of values for FROM, each to be joined in a subquery of its own.
-
-    ``columns`` maps names to SQL types; the first one is the id of a connection. One table has all rows,
-    or on Citus one table the rows of a connection, whose id is a constant there: Citus would else ask every
-    node.
-    """
-    if not settings.PDPP_DISTRIBUTED:
-        return [_unnest(name, columns, list(rows))]
-    key, *others = columns
-    groups: dict[str, list[Sequence[Any]]] = {}
-    for first, *rest in rows:
-        groups.setdefault(first, []).append(rest)
-    tables = []
-    for id_, rest in (groups or {"": []}).items():
-        table = SQL(f"(SELECT * FROM (SELECT %s::{columns[key]} AS {key}) k", (id_,))
-        if others:
-            table += SQL(", ") + _unnest("v", {other: columns[other] for other in others}, rest)
-        tables.append(table + SQL(f") AS {name}", connection_ids=frozenset([id_])))
-    return tables
-
-
-def _unnest(name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> SQL:
+def value_table(name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> SQL:
+    """Return a table of values for FROM. ``columns`` maps names to SQL types."""
     arrays = ", ".join(f"%s::{kind}[]" for kind in columns.values())
     values = tuple(
         text_array(row[place] for row in rows) if kind == "text" else [row[place] for row in rows]
@@ -184,10 +125,6 @@ class ConnectionGroup:
         """Return FROM and WHERE for the rows ``r`` of one connection; allowed keys are looked up."""
         if self.record_keys is None:
             return SQL(f" FROM {table} WHERE r.connection_id = ") + connection + self.condition
-        if settings.PDPP_DISTRIBUTED and len(self.record_keys) == 1:
-            # Of one table, so that Citus keeps the plan; in the order of keys, no other index is cheaper.
-            row = SQL(f" FROM {table} WHERE r.connection_id = ") + connection + self.condition
-            return row + SQL(" AND r.record_key BETWEEN %s AND %s", tuple(2 * self.record_keys))
         keys = SQL(" FROM unnest(%s::text[]) AS n(key)", (self.record_keys,))
         return keys + self.join_row(connection, "n.key", table) + SQL(" WHERE TRUE")
 
@@ -208,10 +145,10 @@ class ConnectionGroup:
     ) -> Iterator[SQL]:
         """Yield subqueries for the first rows of each connection, in the order of the partition."""
         ids = self.connection_ids
-        is_lateral = not (settings.PDPP_DISTRIBUTED or 1 <= len(ids) <= MAX_NAMED_CONNECTIONS)
+        is_lateral = not 1 <= len(ids) <= MAX_NAMED_CONNECTIONS
         for value in [SQL("c.id")] if is_lateral else [SQL("%s", (id_,)) for id_ in ids]:
             rows = SQL("SELECT ") + columns + self.rows(value)
-            rows += partition.condition + join_conditions(where, ids)
+            rows += partition.condition + join_sql("", where)
             rows += SQL(" ORDER BY ") + partition.order + SQL(" LIMIT %s", (limit,))
             if is_lateral:
                 connections = SQL("SELECT r.* FROM unnest(%s::text[]) AS c(id)", (ids,))
@@ -296,17 +233,6 @@ def fetch_all(statement: SQL) -> Sequence[tuple[Any, ...]]:
         cursor.execute(statement.text, statement.values)
         rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
     return rows
-
-
-def fetch_union(branches: Iterable[SQL]) -> list[tuple[Any, ...]]:
-    """Return the rows of subqueries that each name one connection.
-
-    One query, or on Citus one for each connection: it would plan them, and store their rows, one by one.
-    """
-    nodes: dict[frozenset[str], list[SQL]] = {}
-    for branch in branches:
-        nodes.setdefault(branch.connection_ids, []).append(branch)
-    return [row for parts in nodes.values() for row in fetch_all_generic_plan(union_all(parts))]
 
 
 def fetch_all_generic_plan(statement: SQL) -> Sequence[tuple[Any, ...]]:

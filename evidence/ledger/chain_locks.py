@@ -1,14 +1,6 @@
-"""Lock the chains of a response, and assign pseudonyms to records that were never shown.
+"""Lock the chains of a response, and assign pseudonyms to records that were never shown."""
 
-Citus cannot run statements that read rows of its nodes and write rows of the coordinator at once, so on a
-cluster the rows of the nodes are read and written by statements of their own, in the same order.
-"""
-
-from collections.abc import Mapping, Sequence
-from typing import Any
-from uuid import uuid4
-
-from django.conf import settings
+from collections.abc import Mapping
 
 from evidence.access.pseudonyms import fetch_pseudonyms
 from evidence.access.sql import SQL, fetch_all_generic_plan, text_array
@@ -50,42 +42,6 @@ UNION ALL SELECT connection_id, stream, record_key, pseudonym, nonce, false, NUL
 UNION ALL SELECT chain, NULL, NULL, NULL, NULL, NULL, seq, digest FROM held
 """  # noqa: S608 - of constants
 
-LOCK_HEADS = """
--- Lock the chains of a response. Parameters: owner id, digest before the first entry, chains.
-INSERT INTO evidence_chain (chain, owner_id, seq, digest, seal)
-SELECT c, %s, 0, %s, '' FROM unnest(%s::text[]) AS n(c) ORDER BY c
-ON CONFLICT (owner_id, chain) DO UPDATE SET seq = evidence_chain.seq RETURNING chain, seq, digest
-"""
-SHARE_LOCKS = f"{SHARE_ERASURE_LOCK} FROM unnest(%s::text[]) AS c(connection_id)"
-# Citus would collect the rows of a SELECT first; it sends each of these rows to its shard.
-INSERT_PSEUDONYMS = """
--- Parameters: connection id, stream, key, pseudonym, nonce of each record. One query.
-INSERT INTO evidence_pseudonym (owner_id, connection_id, stream, record_key, pseudonym, nonce)
-VALUES {rows}
-ON CONFLICT DO NOTHING RETURNING connection_id, stream, record_key, pseudonym, nonce
-"""
-PSEUDONYM_PLACEHOLDERS = "(%s::text, %s::text, %s::text, %s::uuid, %s::uuid)"
-
-
-def _lock(keys: Sequence[RecordKey], heads_of: tuple[str, bytes, str]) -> Sequence[tuple[Any, ...]]:
-    """Return the rows of LOCK_CHAINS. On a cluster, other statements read and write the same."""
-    if not settings.PDPP_DISTRIBUTED:
-        columns = (text_array(key[column] for key in keys) for column in range(3))
-        return fetch_all_generic_plan(
-            SQL(LOCK_CHAINS, (*columns, heads_of[0], heads_of[0], *heads_of))
-        )
-    rows = [(*row, True, None, None) for row in fetch_pseudonyms(keys)]
-    unnamed = sorted(set(keys) - {row[:3] for row in rows})
-    if unnamed:
-        connection_ids = text_array(sorted({key[0] for key in unnamed}))
-        fetch_all_generic_plan(SQL(SHARE_LOCKS, (connection_ids,)))
-        placeholders = ", ".join([PSEUDONYM_PLACEHOLDERS] * len(unnamed))
-        values = tuple(value for key in unnamed for value in (*key, uuid4(), uuid4()))
-        insert = SQL(INSERT_PSEUDONYMS.format(rows=placeholders), values)
-        rows += [(*row, False, None, None) for row in fetch_all_generic_plan(insert)]
-    heads = fetch_all_generic_plan(SQL(LOCK_HEADS, heads_of))
-    return rows + [(chain, *[None] * 5, seq, digest) for chain, seq, digest in heads]
-
 
 def lock_chains(
     draft: AnswerDraft,
@@ -95,8 +51,11 @@ def lock_chains(
     references: dict[RecordKey, RecordReference] = {}
     known: set[RecordKey] = set()
     heads: list[ChainHead] = []
-    heads_of = (draft.scope.owner_id, GENESIS, text_array(draft.chains))
-    rows = _lock(keys, heads_of)
+    columns = (text_array(key[column] for key in keys) for column in range(3))
+    owner_id = draft.scope.owner_id
+    heads_of = (owner_id, GENESIS, text_array(draft.chains))
+    values = (*columns, owner_id, owner_id, *heads_of)
+    rows = fetch_all_generic_plan(SQL(LOCK_CHAINS, values))
     for first, stream, key, pseudonym, nonce, was_known, seq, digest in rows:
         if pseudonym is None:
             heads.append(ChainHead(first, seq, bytes(digest)))

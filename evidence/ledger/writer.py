@@ -25,10 +25,8 @@ from evidence.access.scope import Scope
 from evidence.access.sql import (
     SQL,
     fetch_all_generic_plan,
-    fetch_union,
     text_array,
     time_limited,
-    union_all,
 )
 from evidence.ledger.chain_locks import lock_chains
 from evidence.ledger.entries import (
@@ -91,7 +89,8 @@ verdict AS MATERIALIZED (
         AND ({COUNT_USABLE_GRANTS}) = %s
         AND (SELECT count(*) FROM evidence_connection AS n
             WHERE n.connection_id = ANY(%s::text[]) AND n.status <> 'revoked') = %s
-        AND {{linked}} = %s
+        AND (SELECT count(DISTINCT p.pseudonym) FROM evidence_pseudonym AS p
+            WHERE p.pseudonym = ANY(%s::uuid[]) AND p.connection_id = ANY(%s::text[])) = %s
         AND NOT EXISTS ({FIND_ENDED_BEARER})
         AND (SELECT count(*) FROM shown AS s JOIN evidence_watch AS w
             ON w.grant_id = s.grant_id AND w.stream = s.stream WHERE w.slack > s.records) >= %s
@@ -117,13 +116,6 @@ watched AS (
 SELECT is_unchanged, NULL AS grant_id, NULL AS stream FROM verdict
 UNION ALL SELECT true, grant_id, stream FROM watched WHERE slack <= 0
 """  # noqa: S608 - of constants
-LINKED_OF_CONNECTION = """
--- Parameters: the connection, pseudonyms of its records. Citus keeps the plan of so simple a statement.
-SELECT count(DISTINCT p.pseudonym) FROM evidence_pseudonym AS p
-WHERE p.connection_id = %s AND p.pseudonym = ANY(%s::uuid[])
-"""
-LINKED = """(SELECT count(DISTINCT p.pseudonym) FROM evidence_pseudonym AS p
-            WHERE p.pseudonym = ANY(%s::uuid[]) AND p.connection_id = ANY(%s::text[]))"""
 
 
 class ChangedDuringReadError(OperationalError):
@@ -229,17 +221,20 @@ def _insert(
     shown: Sequence[tuple[object, ...]] = draft.shown or [(None, None, 0)]
     grants = 0 if draft.is_owners else len(heads)
     connection_ids = () if draft.is_owners else draft.connection_ids
-    linked, not_erased = _node_conditions(references, draft.connection_ids, unnamed)
+    pseudonyms = text_array(reference.pseudonym.hex for reference in references.values())
+    not_erased = SQL("")
+    if unnamed:
+        not_erased = SQL("AND NOT EXISTS (") + find_erased(unnamed) + SQL(")")
     slack = _initial_slack()
     values: list[Any] = [
         *(value for row, old, new in rows for value in (*row, old.digest, new.digest, seal(new))),
         *(value for row in shown for value in row),
         len(heads), grants, text_array(connection_ids), len(connection_ids),
-        *linked.values, len(references), draft.scope.token_id, slack_needed,
+        pseudonyms, text_array(draft.connection_ids), len(references),
+        draft.scope.token_id, slack_needed,
         *not_erased.values, draft.scope.owner_id, slack, slack,
     ]  # fmt: skip
-    texts = linked.text, not_erased.text
-    is_unchanged, used_up = _run(values, len(heads), len(shown), *texts)
+    is_unchanged, used_up = _run(values, len(heads), len(shown), not_erased.text)
     if not is_unchanged:
         return None
     _remember(new_heads, references)
@@ -247,12 +242,11 @@ def _insert(
 
 
 def _run(
-    values: Sequence[Any], entries: int, shown: int, linked: str, not_erased: str
+    values: Sequence[Any], entries: int, shown: int, not_erased: str
 ) -> tuple[bool, list[tuple[str, str]]]:
     statement = RECORD_ANSWER.format(
         entries=", ".join([ENTRY_PLACEHOLDERS] * entries),
         shown=", ".join([SHOWN_PLACEHOLDERS] * shown),
-        linked=linked,
         not_erased=not_erased,
     )
     # Integers as text, because the driver would prepare a statement for each of their sizes.
@@ -276,30 +270,6 @@ def _remember(heads: Iterable[ChainHead], references: Mapping[RecordKey, RecordR
             known.clear()
     _heads.update({head.chain: head for head in heads})
     _references.update(references)
-
-
-def _node_conditions(
-    references: Mapping[RecordKey, RecordReference],
-    connection_ids: Iterable[str],
-    unnamed: Sequence[RecordKey],
-) -> tuple[SQL, SQL]:
-    """Return the number of stored pseudonyms, and a condition that no unnamed record was erased."""
-    erased = list(find_erased(unnamed) if unnamed else ())
-    if settings.PDPP_DISTRIBUTED:
-        pseudonyms: dict[str, list[str]] = {}
-        for (connection_id, _, _), reference in references.items():
-            pseudonyms.setdefault(connection_id, []).append(reference.pseudonym.hex)
-        found = (
-            fetch_all_generic_plan(SQL(LINKED_OF_CONNECTION, (id_, text_array(texts))))[0][0]
-            for id_, texts in sorted(pseudonyms.items())
-        )
-        linked = SQL("%s::bigint", (sum(found),))
-        return linked, SQL("AND false" if fetch_union(erased) else "")
-    texts = text_array(reference.pseudonym.hex for reference in references.values())
-    linked = SQL(LINKED, (texts, text_array(connection_ids)))
-    if not erased:
-        return linked, SQL("")
-    return linked, SQL("AND NOT EXISTS (") + union_all(erased) + SQL(")")
 
 
 def _initial_slack() -> int:

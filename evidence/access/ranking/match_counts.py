@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from itertools import chain, product
 from typing import Final, NamedTuple
 
-from django.conf import settings
-
 from evidence.access.ranking.scores import (
     TIME_INDEXED_TEXT,
     CompiledQuery,
     StreamQuery,
-    by_node,
     select_matches,
 )
 from evidence.access.sql import SQL, fetch_all_generic_plan, union_all
@@ -100,17 +97,10 @@ SPLIT_TIERS: Final = 2
 def count_matches(queries: Sequence[StreamQuery], *, max_count: int) -> int:
     """Return the number of matches, beyond ``max_count`` some larger number.
 
-    One query, or up to three for words that are in most rows; on Citus as many for each connection, and one more.
+    One query, or up to three for words that are in most rows.
     """
-    total = 0
-    for part in by_node(queries) if queries else ():
-        total += _count_on_node(list(part.values()), max_count)
-        if total > max_count:
-            break
-    return total
-
-
-def _count_on_node(queries: Sequence[StreamQuery], max_count: int) -> int:
+    if not queries:
+        return 0
     count = cached_count(queries, max_count=max_count)
     if count is None:
         count, seen = _count(queries, max_count)
@@ -120,15 +110,12 @@ def _count_on_node(queries: Sequence[StreamQuery], max_count: int) -> int:
 
 def _count(queries: Sequence[StreamQuery], max_count: int) -> tuple[int, str]:
     """Return the count, and the change numbers when it began."""
-    numbers = change_numbers(queries)
-    if settings.PDPP_DISTRIBUTED:  # they are on the coordinator, and may be older than the count
-        numbers = SQL("%s::text", tuple(fetch_all_generic_plan(SQL("SELECT ") + numbers)[0]))
     # CASE skips the count by index unless the terms are rare.
     statement = SQL("WITH s AS MATERIALIZED (") + _sample(queries)
     statement += SQL("), t AS MATERIALIZED (SELECT count(*) < %s", (SAMPLE_ROWS,))
     statement += SQL(f" OR avg(s.hit) < {COMMON_TERM_RATIO} AS rare FROM s) SELECT t.rare, CASE")
     statement += SQL(" WHEN t.rare THEN ") + _indexed(queries, max_count)
-    statement += SQL(" END, ") + numbers + SQL(" FROM t")
+    statement += SQL(" END, ") + change_numbers(queries) + SQL(" FROM t")
     is_rare, count, seen = fetch_all_generic_plan(statement)[0]
     if count is None and not is_rare:
         count = _count_sequentially(queries, max_count)

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from django.conf import settings
-
 from evidence.access.ranking.matches import mark_few_visible
 from evidence.access.ranking.scores import CompiledQuery, StreamQuery, rows_of_connections
 from evidence.access.records import VisibleRecords
-from evidence.access.sql import SQL, fetch_all_generic_plan, fetch_union, join_sql
+from evidence.access.sql import SQL, fetch_all_generic_plan, union_all
 
 COMMON_STARTS: Final = """
 -- What the most common lexemes of all search texts begin with: field code and tier. No parameters.
@@ -76,12 +74,12 @@ def _find(
         if rest:
             each = SQL("SELECT NULL::int, q.start FROM unnest(%s::text[]) AS q(start)", (rest,))
             others += [_any_of(each, [rows]) for rows in stream.matches(SQL("q.start::tsquery"))]
-    # One prefix after the other, because its first match ends the lookups; on Citus by connection.
-    batches = [[rows] for rows in known] if settings.PDPP_DISTRIBUTED else [known]
-    each = SQL("SELECT (q.at - 1)::int, NULL FROM unnest(%s::text[])", (list(prefixes),))
-    each += SQL(" WITH ORDINALITY AS q(prefix, at)")
-    parts = [_any_of(each, batch) for batch in batches if batch] + others
-    found = fetch_union(parts)
+    if known:
+        # One prefix after the other, because its first match ends the lookups.
+        each = SQL("SELECT (q.at - 1)::int, NULL FROM unnest(%s::text[])", (list(prefixes),))
+        each += SQL(" WITH ORDINALITY AS q(prefix, at)")
+        others.append(_any_of(each, known))
+    found = fetch_all_generic_plan(union_all(others)) if others else ()
     return (
         {at for at, _ in found if at is not None},
         {start.strip("':*") for _, start in found if start is not None},
@@ -90,7 +88,7 @@ def _find(
 
 def _any_of(each: SQL, matches: Sequence[SQL]) -> SQL:
     """Return the rows of ``each`` for which any of the subqueries has a row."""
-    lateral = SQL(" CROSS JOIN LATERAL (SELECT 1 FROM (") + join_sql(" UNION ALL ", matches)
+    lateral = SQL(" CROSS JOIN LATERAL (SELECT 1 FROM (") + union_all(matches)
     return each + lateral + SQL(") m LIMIT 1) m")
 
 

@@ -1,11 +1,9 @@
 """Score and order matching records in SQL, from granted fields only."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
-
-from django.conf import settings
 
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import Only
@@ -13,7 +11,6 @@ from evidence.access.sql import (
     MAX_NAMED_CONNECTIONS,
     SQL,
     ConnectionGroup,
-    ConnectionIds,
     fetch_all_generic_plan,
     join_sql,
     union_all,
@@ -48,12 +45,11 @@ class StreamQuery:
     visible: VisibleRecords
     terms: CompiledQuery
     has_few_rows: bool = False
-    hides_time: bool = False
 
     @property
     def shows_time(self) -> bool:
         """Return whether the consent time is visible and may order hits; if hidden, it counts as missing."""
-        return not self.hides_time and self.visible.shows(self.visible.stream.consent_time_field)
+        return self.visible.shows(self.visible.stream.consent_time_field)
 
     @property
     def is_restricted(self) -> bool:
@@ -62,32 +58,6 @@ class StreamQuery:
             grant.terms.time is not None or isinstance(grant.terms.records, Only)
             for grant in self.visible.granted
         )
-
-    def for_connection(self, connection_id: str) -> "StreamQuery":
-        """Return the same query of the rows of one connection, in the same order."""
-        visible = self.visible.for_connection(connection_id)
-        return replace(self, visible=visible, hides_time=not self.shows_time)
-
-
-def by_node(
-    queries: Sequence[StreamQuery], found: Collection[tuple[int, str]] = ()
-) -> list[Mapping[int, StreamQuery]]:
-    """Return the queries by number, in parts that one node answers: all, or on Citus by connection.
-
-    On Citus without those of ``found``, by number and connection.
-    """
-    if not settings.PDPP_DISTRIBUTED:
-        return [dict(enumerate(queries))]
-    ids = dict.fromkeys(id_ for query in queries for id_ in query.visible.connection_for)
-    parts = (
-        {
-            number: query.for_connection(id_)
-            for number, query in enumerate(queries)
-            if id_ in query.visible.connection_for and (number, id_) not in found
-        }
-        for id_ in ids
-    )
-    return [part for part in parts if part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +166,7 @@ def matches_condition(connection_ids: Iterable[str], stream: str, tsquery: str) 
         "(r.connection_id, r.record_key) IN (SELECT t.connection_id, t.record_key"
         " FROM evidence_searchtext t WHERE t.connection_id = ANY(%s) AND t.stream = %s"
         " AND t.terms @@ %s::text::tsquery)",
-        (ConnectionIds(connection_ids), stream, tsquery),
+        (list(connection_ids), stream, tsquery),
     )
 
 
