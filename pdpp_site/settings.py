@@ -30,7 +30,6 @@ PDPP_SECRET_KEY = env.string("PDPP_SECRET_KEY")
 PDPP_SECRET_KEY_FALLBACKS = env.string_list("PDPP_SECRET_KEY_FALLBACKS")
 PDPP_DATABASE_POOL = env.integer("PDPP_DATABASE_POOL", default=16)
 PDPP_PGBOUNCER = env.boolean("PDPP_PGBOUNCER", default=False)
-PDPP_DISTRIBUTED = env.boolean("PDPP_DISTRIBUTED", default=False)
 PDPP_DEMO = env.boolean("PDPP_DEMO", default=True)
 PDPP_BACKGROUND = env.boolean("PDPP_BACKGROUND", default=True)
 PDPP_STATEMENT_TIMEOUT = env.integer("PDPP_STATEMENT_TIMEOUT", default=10, max_value=3600)
@@ -141,9 +140,8 @@ _OPTIONS = DATABASES["default"].setdefault("OPTIONS", {})
 _OPTIONS["prepare_threshold"] = None if PDPP_PGBOUNCER else 0  # PgBouncer mixes connections
 if PDPP_DATABASE_POOL and not PDPP_PGBOUNCER:
     _OPTIONS["pool"] = {"min_size": 1, "max_size": PDPP_DATABASE_POOL, "timeout": 10}
-if not PDPP_PGBOUNCER:  # evidence.access.sql; Citus has generic plans for simple statements only
-    _PLAN = "auto" if PDPP_DISTRIBUTED else "force_generic_plan"
-    _OPTIONS.setdefault("options", f"-c plan_cache_mode={_PLAN}")
+if not PDPP_PGBOUNCER:  # evidence.access.sql
+    _OPTIONS.setdefault("options", "-c plan_cache_mode=force_generic_plan")
 
 # --- accounts, pages, language -----------------------------------------------------------------
 AUTH_PASSWORD_VALIDATORS = [

@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.conf import settings
 from django.core.management import call_command
 from django.core.management.commands import flush
 from django.core.signals import request_finished, request_started
@@ -184,13 +183,13 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.fixture(scope="session")
 def django_db_keepdb(request: pytest.FixtureRequest) -> bool:
     """Keep the databases of a cluster, which has connections of its own to them."""
-    return bool(request.config.getvalue("reuse_db")) or settings.PDPP_DISTRIBUTED
+    return bool(request.config.getvalue("reuse_db")) or cluster.programs() is not None
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
     """Distribute the tables of the test database where the server is a cluster (tests.database)."""
-    if settings.PDPP_DISTRIBUTED:
+    if cluster.programs() is not None:
         with django_db_blocker.unblock():
             cluster.add_workers(os.environ["DATABASE_URL"], connection.settings_dict["NAME"])
             call_command("distribute", shards=4, stdout=io.StringIO())

@@ -37,7 +37,7 @@ def _start(config: pytest.Config) -> None:
         nodes = cluster.Cluster(home, binaries)
         config.add_cleanup(nodes.stop)
         nodes.start()
-        os.environ |= {"DATABASE_URL": nodes.coordinator.url(), "PDPP_DISTRIBUTED": "true"}
+        os.environ["DATABASE_URL"] = nodes.coordinator.url()
         return
     server = embedded_postgres.EmbeddedPostgres(home, scratch=True)
     server.start()

@@ -96,11 +96,10 @@ def drill(
         scratch_database(now=now) as name,
         tempfile.TemporaryDirectory(prefix="pdpp-drill-") as var,
     ):
+        key = secrets.token_urlsafe(50) if is_recovery else settings.SECRET_KEY
         environment = os.environ | {"DATABASE_URL": _url(name), "PDPP_VAR": var}
-        environment |= {"PDPP_SECRET_KEY": settings.SECRET_KEY, "PDPP_DISTRIBUTED": "false"}
-        if is_recovery:
-            environment["PDPP_SECRET_KEY"] = secrets.token_urlsafe(50)
-        else:
+        environment["PDPP_SECRET_KEY"] = key
+        if not is_recovery:
             key_file.write_keys(Path(var), {"rotated": settings.PDPP_ROTATED_KEYS})
         output = yield from _run(arguments, environment, given.get(secret.kind, b""))
     content = json.loads(output)

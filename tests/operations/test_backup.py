@@ -14,7 +14,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
-from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.utils import timezone
@@ -190,9 +189,6 @@ def test_backup_file_is_encrypted_and_private(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.backup", "key"]
 
 
-@pytest.mark.skipif(
-    settings.PDPP_DISTRIBUTED, reason="nodes share no snapshot: deploy/citus stops the servers"
-)
 def test_backup_is_a_consistent_snapshot_during_writes(
     filled: World, tmp_path: Path, key_file: Path
 ) -> None:

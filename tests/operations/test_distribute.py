@@ -1,12 +1,13 @@
 """``manage.py distribute`` on a server that is no cluster; tests/distributed has the others."""
 
 import pytest
-from django.conf import settings
 from django.core.management import CommandError, call_command
+
+from tests.distributed import cluster
 
 pytestmark = [
     pytest.mark.django_db,
-    pytest.mark.skipif(settings.PDPP_DISTRIBUTED, reason="this server is a cluster"),
+    pytest.mark.skipif(cluster.programs() is not None, reason="this server is a cluster"),
 ]
 
 

@@ -74,11 +74,8 @@ def places_of(mark: str) -> list[str]:
             for table in columns
         )
         found = []
-        names = list(columns)
-        if not settings.PDPP_DISTRIBUTED:  # a cluster compares no rows as a whole
-            cursor.execute(marked, wanted)
-            names = [table for (table,) in cursor.fetchall()]
-        for table in names:
+        cursor.execute(marked, wanted)
+        for (table,) in cursor.fetchall():
             matches = ", ".join(
                 f'bool_or("{column}"::text ILIKE ANY(%(wanted)s))' for column in columns[table]
             )

@@ -12,7 +12,6 @@ from pathlib import Path
 from textwrap import fill
 
 import pytest
-from django.conf import settings
 from django.utils import timezone
 
 from evidence.access.scope import Scope
@@ -23,7 +22,6 @@ from operations.management.commands.trace import RequestTrace, trace_request
 from tests.world import World
 
 MAX_MODULES = {"list": 18, "query_records": 24, "fetch": 25, "search": 40}
-MORE_ON_A_CLUSTER = {"search": 2}  # small streams are searched with statements of their own
 
 
 def list_records(scope: Scope) -> object:
@@ -52,11 +50,7 @@ def trace(world: World, name: str) -> RequestTrace:
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_request_enters_few_modules(world: World, name: str) -> None:
-    most = MAX_MODULES[name]
-    if settings.PDPP_DISTRIBUTED:
-        most += MORE_ON_A_CLUSTER.get(name, 0)
-
-    assert len(trace(world, name).modules) <= most
+    assert len(trace(world, name).modules) <= MAX_MODULES[name]
 
 
 def test_a_trace_lists_modules_in_order_and_statements_with_their_time(world: World) -> None:
@@ -84,7 +78,6 @@ def search_trace(world: World) -> RequestTrace:
     return trace_request(search)
 
 
-@pytest.mark.skipif(settings.PDPP_DISTRIBUTED, reason="the page shows one server")
 def test_page_shows_the_path_and_the_statements_of_a_search(search_trace: RequestTrace) -> None:
     text = PAGE.read_text()
     if os.environ.get("WRITE_DOCS"):
