@@ -50,20 +50,18 @@ class Change:
 class LogHead:
     """The change log of one connection: its latest change number and how much of it is kept.
 
-    All changes up to ``seq`` had been written when the candidates were read, and none after
-    ``known_seq``. Numbers include changes that a grant hides, so never show them to a client.
+    Numbers include changes that a grant hides, so never show them to a client.
     """
 
     seq: int
     pruned_seq: int
     kept_since: datetime | None
-    known_seq: int
 
 
 def parse_log_heads(text: str | None) -> dict[str, LogHead]:
     """Return the log heads by connection id, as the statement of a page returns them in JSON."""
     return {
-        connection_id: LogHead(seq, pruned, datetime.fromisoformat(since) if since else None, seq)
+        connection_id: LogHead(seq, pruned, datetime.fromisoformat(since) if since else None)
         for connection_id, (seq, pruned, since) in orjson.loads(text or "{}").items()
     }
 

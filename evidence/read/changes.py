@@ -144,7 +144,7 @@ def _with_upper_bounds(
 
 def _bookmark_at_end(bookmark: FeedBookmark, heads: Mapping[str, LogHead]) -> FeedBookmark:
     positions = {
-        connection_id: FeedPosition(since=position.until, known=heads[connection_id].known_seq)
+        connection_id: FeedPosition(since=position.until, known=heads[connection_id].seq)
         for connection_id, position in bookmark.positions.items()
     }
     return FeedBookmark(positions, bookmark.times, since_at=bookmark.until_at)
