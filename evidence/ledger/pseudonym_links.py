@@ -24,8 +24,7 @@ FROM evidence_pseudonym WHERE pseudonym = ANY(%s)
 # An answer and its new pseudonyms are committed together, so some row names each pseudonym.
 COUNT_UNUSED = """
 -- Count the pseudonyms that no row of the ledger names. No parameters. One query per verification.
-WITH p AS MATERIALIZED (SELECT pseudonym FROM evidence_pseudonym)
-SELECT count(*) FROM p
+SELECT count(*) FROM evidence_pseudonym AS p
 WHERE NOT EXISTS (SELECT FROM evidence_disclosure AS d WHERE d.pseudonyms @> ARRAY[p.pseudonym])
 """
 

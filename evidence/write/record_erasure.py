@@ -37,8 +37,7 @@ UPDATE evidence_recordchange SET before = coalesce((
 BY_KEYS = " WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)"
 # Only records that a client has seen need a tombstone. Token ``signed-in`` is the owner's own pages.
 HAS_TRACES = f"""
-WITH p AS MATERIALIZED (SELECT record_key, pseudonym FROM evidence_pseudonym {BY_KEYS})
-SELECT p.record_key FROM p WHERE EXISTS (
+SELECT p.record_key FROM evidence_pseudonym p {BY_KEYS} AND EXISTS (
     SELECT FROM evidence_disclosure d
     WHERE d.pseudonyms @> ARRAY[p.pseudonym] AND d.token_id <> 'signed-in')
 UNION SELECT record_key FROM evidence_recordchange {BY_KEYS} AND kind = 'd'

@@ -88,15 +88,15 @@ ORPHAN_AGE = timedelta(days=1)
 PRUNE_BATCH_SIZE = 10_000
 
 # The connection is locked, so no new change numbers are assigned.
-FIRST_KEPT_CHANGE = """
-SELECT x.seq FROM evidence_recordchange x
-WHERE x.connection_id = %s AND x.recorded_at >= %s ORDER BY x.seq LIMIT 1
-"""
 ADVANCE_PRUNED_SEQ = """
--- Parameters: time, number of the last change that expires or null for all, connection id.
+-- Parameters: time, time of the first change that is kept, connection id.
 UPDATE evidence_connection k
 SET changes_kept_since = greatest(k.changes_kept_since, %s),
-    pruned_seq = greatest(k.pruned_seq, coalesce(%s::bigint, k.change_seq))
+    pruned_seq = greatest(k.pruned_seq, coalesce((
+        SELECT x.seq - 1 FROM evidence_recordchange x
+        WHERE x.connection_id = k.connection_id AND x.recorded_at >= %s
+        ORDER BY x.seq LIMIT 1
+    ), k.change_seq))
 WHERE k.connection_id = %s
 RETURNING k.pruned_seq
 """
@@ -151,10 +151,8 @@ def _advance_pruned_seq(connection_id: str, kept_since: datetime) -> int:
     """Tell readers which changes expire, and return the latest of their numbers."""
     with transaction.atomic(), connection.cursor() as cursor:
         lock_connection(connection_id)
-        cursor.execute(FIRST_KEPT_CHANGE, [connection_id, kept_since - PRUNE_MARGIN])
-        first = cursor.fetchone()
-        last = None if first is None else first[0] - 1
-        cursor.execute(ADVANCE_PRUNED_SEQ, [kept_since, last, connection_id])
+        times = kept_since, kept_since - PRUNE_MARGIN
+        cursor.execute(ADVANCE_PRUNED_SEQ, (*times, connection_id))
         [seq] = cursor.fetchone() or [0]
         return int(seq)
 
