@@ -221,7 +221,7 @@ def fetch_many_related(
         SQL("SELECT p.key AS parent, u.* FROM ")
         + pairs
         + SQL(" CROSS JOIN LATERAL (")
-        + join_sql(" UNION ALL ", _sort_partitions(child, group, foreign_key, limit))
+        + union_all(_sort_partitions(child, group, foreign_key, limit))
         + SQL(") u")
         for group, pairs in _keys_by_group(child, frozenset(parents))
     ]

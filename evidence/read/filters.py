@@ -63,7 +63,8 @@ def _words_filter(visible: VisibleRecords, name: str, text: str, *, param: str) 
             )
         codes = {name: group.layout["search"][name]}
         tsquery = to_tsquery(query, codes=codes, languages=languages)
-        branches.append(matches_condition(group.connection_for, visible.stream.name, tsquery or ""))
+        ids = list(group.connection_for)
+        branches.append(matches_condition(ids, visible.stream.name, tsquery or ""))
     return SQL(" AND (") + join_sql(" OR ", branches) + SQL(")")
 
 

@@ -65,7 +65,7 @@ def _find(
 ) -> tuple[set[int], set[str]]:
     """Return the positions of the prefixes that occur after these starts, and all other starts
     that occur. One query."""
-    known, others = [], []
+    known, parts = [], []
     for stream in streams:
         template = " | ".join(f"'{start}?':*" for start in stream.starts if start in starts)
         if template:
@@ -73,13 +73,13 @@ def _find(
         rest = [f"'{start}':*" for start in stream.starts if start not in starts]
         if rest:
             each = SQL("SELECT NULL::int, q.start FROM unnest(%s::text[]) AS q(start)", (rest,))
-            others += [_any_of(each, [rows]) for rows in stream.matches(SQL("q.start::tsquery"))]
+            parts += [_any_of(each, [rows]) for rows in stream.matches(SQL("q.start::tsquery"))]
     if known:
         # One prefix after the other, because its first match ends the lookups.
         each = SQL("SELECT (q.at - 1)::int, NULL FROM unnest(%s::text[])", (list(prefixes),))
         each += SQL(" WITH ORDINALITY AS q(prefix, at)")
-        others.append(_any_of(each, known))
-    found = fetch_all_generic_plan(union_all(others)) if others else ()
+        parts.append(_any_of(each, known))
+    found = fetch_all_generic_plan(union_all(parts)) if parts else ()
     return (
         {at for at, _ in found if at is not None},
         {start.strip("':*") for _, start in found if start is not None},

@@ -1,6 +1,6 @@
 """Score and order matching records in SQL, from granted fields only."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
@@ -160,13 +160,13 @@ def select_matches(
     )
 
 
-def matches_condition(connection_ids: Iterable[str], stream: str, tsquery: str) -> SQL:
+def matches_condition(connection_ids: list[str], stream: str, tsquery: str) -> SQL:
     """Return a condition that the search text of a row ``r`` of any table matches."""
     return SQL(
         "(r.connection_id, r.record_key) IN (SELECT t.connection_id, t.record_key"
         " FROM evidence_searchtext t WHERE t.connection_id = ANY(%s) AND t.stream = %s"
         " AND t.terms @@ %s::text::tsquery)",
-        (list(connection_ids), stream, tsquery),
+        (connection_ids, stream, tsquery),
     )
 
 
