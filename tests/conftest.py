@@ -23,7 +23,6 @@ from whitenoise.responders import StaticFile
 
 from evidence.models import owners
 from tests.distributed import cluster
-from tests.owners import OWNER_ID
 from tests.tools import needs_extra
 
 if TYPE_CHECKING:
@@ -137,8 +136,19 @@ WRITTEN_BY_MIGRATE = {"auth_permission", "django_content_type"}
 @pytest.fixture(scope="session", autouse=True)
 def _tests_act_for_the_first_owner(django_test_environment: None) -> Iterator[None]:
     """Requests, commands and jobs name an owner themselves; what a test calls directly is the first one's."""
+    from tests.owners import OWNER_ID
+
     with pytest.MonkeyPatch.context() as patch, owners.acting_for(OWNER_ID):
         patch.setattr(owners, "new_owner_id", lambda: OWNER_ID)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _statements_name_an_owner(django_test_environment: None) -> Iterator[None]:
+    """On every connection that this thread uses."""
+    from tests.owners import name_the_owner
+
+    with connection.execute_wrapper(name_the_owner):
         yield
 
 

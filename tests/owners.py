@@ -1,3 +1,56 @@
-"""The owner that tests act for unless they name another."""
+"""The owner that tests act for unless they name another, and the check that statements name theirs."""
+
+import re
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from django.apps import apps
+
+from evidence.models.owners import Owned, is_across_owners
 
 OWNER_ID = "owner"
+PROJECT = str(Path(__file__).resolve().parent.parent)
+TESTS = str(Path(__file__).resolve().parent)
+
+
+class OwnerNotNamedError(AssertionError):
+    """A statement of the project reads or writes rows of owners without naming one."""
+
+
+def owned_tables() -> frozenset[str]:
+    """Return the tables whose rows each belong to one owner."""
+    names = {model._meta.db_table for model in apps.get_models() if issubclass(model, Owned)}  # noqa: SLF001
+    return frozenset(names | {"evidence_passage"})
+
+
+def name_the_owner(
+    execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any
+) -> Any:
+    """Run a statement unless it names owned tables and no owner. Tests may run what they like."""
+    if _lacks_owner(str(sql)) and not is_across_owners() and _is_of_the_project():
+        raise OwnerNotNamedError(str(sql))
+    return execute(sql, params, many, context)
+
+
+@lru_cache(maxsize=4096)
+def _lacks_owner(sql: str) -> bool:
+    return "owner_id" not in sql and bool(_pattern().search(sql))
+
+
+@lru_cache(maxsize=1)
+def _pattern() -> re.Pattern[str]:
+    return re.compile(r'(?:FROM|JOIN|INTO|UPDATE)\s+"?(?:' + "|".join(owned_tables()) + r')"?\b')
+
+
+def _is_of_the_project() -> bool:
+    """Return whether the innermost module of ours on the stack is not a test."""
+    frame = sys._getframe(2)  # noqa: SLF001
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(PROJECT) and "/.venv/" not in name and name != __file__:
+            return not name.startswith(TESTS)
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
