@@ -28,6 +28,7 @@ from evidence.access.sql import (
     value_table,
 )
 from evidence.models.connections import Connection
+from evidence.models.owners import current_owner
 
 MAX_SORTED_CHANGES = 20_000
 """Above this many changes, page through keys instead of sorting by change number: the cost per page
@@ -36,13 +37,13 @@ stays constant."""
 COLUMNS = "r.sort_key, r.emitted_at, r.field_emitted::text, r.data::text, r.change_seq"
 LOG_HEADS = """
 -- Heads of the change logs of some connections, as one row, with the columns of a candidate.
--- Parameters: connection ids. First part of the one query per page of changes.
+-- Parameters: owner id, connection ids. First part of the one query per page of changes.
 SELECT jsonb_object_agg(k.connection_id, jsonb_build_array(k.change_seq, k.pruned_seq,
         k.changes_kept_since))::text AS heads,
     NULL::text AS connection_id, NULL::text AS record_key, NULL::text AS history,
     NULL::text AS sort_key, NULL::timestamptz AS emitted_at, NULL::text AS field_emitted,
     NULL::text AS data, NULL::bigint AS change_seq
-FROM evidence_connection k WHERE k.connection_id = ANY(%s)
+FROM evidence_connection k WHERE k.owner_id = %s AND k.connection_id = ANY(%s)
 """
 BOUNDS = {"id": "text", "since": "bigint", "until": "bigint", "start": "text"}
 MAY_SHOW = "g.due AND (g.seen OR r.record_key IS NOT NULL)"
@@ -56,7 +57,9 @@ def find_candidates(
     limit: int,
 ) -> tuple[dict[str, LogHead], list[ChangeCandidate]]:
     """Return the log heads by connection id, and the next ``limit`` candidates. One query."""
-    statement = SQL(LOG_HEADS, (sorted(positions),)) + SQL(" UNION ALL (SELECT NULL, u.* FROM (")
+    statement = SQL(LOG_HEADS, (current_owner(), sorted(positions))) + SQL(
+        " UNION ALL (SELECT NULL, u.* FROM ("
+    )
     statement += union_all(_branches(visible, positions, after, limit))
     statement += SQL(f") u ORDER BY u.connection_id, u.record_key LIMIT {int(limit)})")
     both = fetch_all_generic_plan(statement)
@@ -106,9 +109,10 @@ def _lateral(
         SQL("(SELECT k.connection_id, u.* FROM ")
         + value_table("n", BOUNDS, rows)
         + SQL(
-            " JOIN evidence_connection k ON k.connection_id = n.id"
+            " JOIN evidence_connection k ON k.owner_id = %s AND k.connection_id = n.id"
             " CROSS JOIN LATERAL (SELECT n.since, coalesce(n.until, k.change_seq) AS until, n.start) c"
-            " CROSS JOIN LATERAL ("
+            " CROSS JOIN LATERAL (",
+            (current_owner(),),
         )
     )
 
@@ -120,7 +124,8 @@ def _all_visible(restricted: VisibleRecords, grant: GrantedStream, limit: int) -
         SQL(" AND (r.change_seq <= c.until OR coalesce((SELECT x.kind <> 'c'")
         + _in_range("x.consent_time_before", grant)
         + SQL(
-            " FROM evidence_recordchange x WHERE x.connection_id = k.connection_id"
+            " FROM evidence_recordchange x"
+            " WHERE x.owner_id = k.owner_id AND x.connection_id = k.connection_id"
             " AND x.stream = %s AND x.record_key = r.record_key AND x.seq > c.until"
             " ORDER BY x.seq LIMIT 1), true))",
             (restricted.stream.name,),
@@ -129,7 +134,8 @@ def _all_visible(restricted: VisibleRecords, grant: GrantedStream, limit: int) -
     return (
         SQL(
             f"SELECT r.record_key, NULL::text AS history, {COLUMNS} FROM evidence_record r"
-            " WHERE r.connection_id = k.connection_id AND r.record_key > c.start"
+            " WHERE r.owner_id = k.owner_id AND r.connection_id = k.connection_id"
+            " AND r.record_key > c.start"
         )
         + group.condition
         + was_visible_before
@@ -145,7 +151,8 @@ def _few_changed(restricted: VisibleRecords, grant: GrantedStream, limit: int) -
         + _history(grant)
         + SQL(
             f" FROM (SELECT *, {SORT_BLOCKER} FROM evidence_recordchange x"
-            " WHERE x.connection_id = k.connection_id AND x.seq > c.since ORDER BY x.seq OFFSET 0) x"
+            " WHERE x.owner_id = k.owner_id AND x.connection_id = k.connection_id"
+            " AND x.seq > c.since ORDER BY x.seq OFFSET 0) x"
             " WHERE x.stream = %s AND x.record_key > c.start",
             (restricted.stream.name,),
         )
@@ -168,7 +175,7 @@ def _many_changed(restricted: VisibleRecords, grant: GrantedStream, limit: int) 
         + _history(grant)
         + SQL(
             f" FROM (SELECT *, {SORT_BLOCKER} FROM evidence_recordchange x"
-            " WHERE x.connection_id = k.connection_id AND x.stream = %s"
+            " WHERE x.owner_id = k.owner_id AND x.connection_id = k.connection_id AND x.stream = %s"
             " AND x.record_key BETWEEN w.record_key AND w.record_key AND x.seq + 0 > c.since"
             " ORDER BY x.record_key OFFSET 0) x WHERE true",
             (restricted.stream.name,),
@@ -186,7 +193,7 @@ def _record_of_key(restricted: VisibleRecords) -> SQL:
     return (
         SQL(
             f" LEFT JOIN LATERAL (SELECT * FROM (SELECT *, {SORT_BLOCKER} FROM evidence_record r"
-            " WHERE r.connection_id = k.connection_id AND r.stream = %s"
+            " WHERE r.owner_id = k.owner_id AND r.connection_id = k.connection_id AND r.stream = %s"
             " AND r.record_key BETWEEN g.record_key AND g.record_key"
             " ORDER BY r.record_key LIMIT 1) r WHERE true",
             (restricted.stream.name,),
@@ -209,7 +216,7 @@ def _keys(restricted: VisibleRecords, grant: GrantedStream) -> SQL:
         )
     probe = (
         f"SELECT x.record_key, {SORT_BLOCKER} FROM evidence_recordchange x"
-        " WHERE x.connection_id = k.connection_id AND x.stream = %s"
+        " WHERE x.owner_id = k.owner_id AND x.connection_id = k.connection_id AND x.stream = %s"
         " AND x.record_key > {} AND x.seq + 0 > c.since ORDER BY x.record_key LIMIT 1"
     )
     return SQL(

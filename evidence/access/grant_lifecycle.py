@@ -243,12 +243,14 @@ SINGLE_USE_WINDOW = timedelta(minutes=10)
 
 OPEN_WINDOW = """
 -- Open the window of single-use grants without one, and lock the grants until the answer is given.
--- Returns those whose window has closed meanwhile. Parameters: end of the window, grant ids, now, grant ids.
+-- Returns those whose window has closed meanwhile. Parameters: end of the window, owner id,
+-- grant ids, owner id, now, grant ids.
 WITH opened AS (
     UPDATE evidence_grant SET readable_until = %s
-    WHERE grant_id = ANY(%s) AND readable_until IS NULL
+    WHERE owner_id = %s AND grant_id = ANY(%s) AND readable_until IS NULL
 )
-SELECT grant_id FROM evidence_grant WHERE readable_until <= %s AND grant_id = ANY(%s)
+SELECT grant_id FROM evidence_grant
+WHERE owner_id = %s AND readable_until <= %s AND grant_id = ANY(%s)
 """
 
 
@@ -263,6 +265,9 @@ def use_once(scope: Scope, disclosing: Iterable[str], *, now: datetime) -> None:
     if not grant_ids:
         return
     if fetch_all_generic_plan(
-        SQL(OPEN_WINDOW, (now + SINGLE_USE_WINDOW, grant_ids, now, grant_ids))
+        SQL(
+            OPEN_WINDOW,
+            (now + SINGLE_USE_WINDOW, scope.owner_id, grant_ids, scope.owner_id, now, grant_ids),
+        )
     ):
         raise GrantConsumed

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evidence.access.sql import SQL, fetch_all_generic_plan, value_table
+from evidence.models.owners import current_owner
 
 RECORD_KEY = dict.fromkeys(("connection_id", "stream", "record_key"), "text")
 
@@ -14,8 +15,10 @@ def find_erased(records: Sequence[tuple[str, str, str]]) -> SQL:
         SQL("SELECT 1 FROM ")
         + value_table("n", RECORD_KEY, records)
         + SQL(
-            " WHERE (SELECT true FROM evidence_record r WHERE r.connection_id = n.connection_id"
-            " AND r.stream = n.stream AND r.record_key = n.record_key) IS NULL"
+            " WHERE (SELECT true FROM evidence_record r"
+            " WHERE r.owner_id = %s AND r.connection_id = n.connection_id"
+            " AND r.stream = n.stream AND r.record_key = n.record_key) IS NULL",
+            (current_owner(),),
         )
     )
 
@@ -26,8 +29,9 @@ def fetch_pseudonyms(records: Sequence[tuple[str, str, str]]) -> Sequence[tuple[
         SQL("SELECT p.connection_id, p.stream, p.record_key, p.pseudonym, p.nonce FROM ")
         + value_table("n", RECORD_KEY, records)
         + SQL(
-            " JOIN evidence_pseudonym p ON p.connection_id = n.connection_id"
-            " AND p.stream = n.stream AND p.record_key = n.record_key"
+            " JOIN evidence_pseudonym p ON p.owner_id = %s AND p.connection_id = n.connection_id"
+            " AND p.stream = n.stream AND p.record_key = n.record_key",
+            (current_owner(),),
         )
     )
     return fetch_all_generic_plan(statement)

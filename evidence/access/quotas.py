@@ -26,7 +26,7 @@ PERIODS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": ti
 CHARGE = """
 -- Charge amounts to all quotas, or to none if any would be exceeded. Returns the exceeded quotas.
 -- A period that began by the clock of another server, ahead of ours, does not begin again.
--- Parameters: grant ids, measures, amounts, now, now. One query per call.
+-- Parameters: grant ids, measures, amounts, now, now, owner id, owner id. One query per call.
 WITH due AS (
     SELECT * FROM unnest(%s::text[], %s::text[], %s::bigint[]) AS d(grant_id, measure, amount)
 ),
@@ -34,11 +34,13 @@ held AS MATERIALIZED (
     SELECT q.id, q.grant_id, q.measure, q.period, q.most, d.amount,
         greatest(q.since, date_trunc(q.period, %s::timestamptz, 'UTC')) AS since,
         CASE WHEN q.since >= date_trunc(q.period, %s::timestamptz, 'UTC') THEN q.used ELSE 0 END AS used
-    FROM evidence_quota q JOIN due d USING (grant_id, measure) ORDER BY q.id FOR UPDATE OF q
+    FROM evidence_quota q JOIN due d USING (grant_id, measure)
+    WHERE q.owner_id = %s ORDER BY q.id FOR UPDATE OF q
 ),
 charged AS (
     UPDATE evidence_quota q SET used = h.used + h.amount, since = h.since
-    FROM held h WHERE q.id = h.id AND NOT EXISTS (SELECT FROM held o WHERE o.used + o.amount > o.most)
+    FROM held h
+    WHERE q.owner_id = %s AND q.id = h.id AND NOT EXISTS (SELECT FROM held o WHERE o.used + o.amount > o.most)
 )
 SELECT grant_id, measure, period, most, used, since, amount FROM held WHERE used + amount > most
 """
@@ -83,7 +85,7 @@ def charge(scope: Scope, amounts: Mapping[str, DisclosureCost], *, now: datetime
     if not due:
         return
     columns: tuple[Any, ...] = tuple([row[at] for row in due] for at in range(3))
-    rows = fetch_all_generic_plan(SQL(CHARGE, (*columns, now, now)))
+    rows = fetch_all_generic_plan(SQL(CHARGE, (*columns, now, now, scope.owner_id, scope.owner_id)))
     if rows:
         exceeded = [ExceededQuota(id_, QuotaUsage(*quota), amount) for id_, *quota, amount in rows]
         raise _refusal(scope, exceeded, now)

@@ -17,11 +17,12 @@ from evidence.access.sql import (
     union_all,
     value_table,
 )
+from evidence.models.owners import current_owner
 
 SELECT_COUNTERS: Final = """
--- Counters of every stream of some connections. Parameters: connection ids. One query.
+-- Counters of every stream of some connections. Parameters: owner id, connection ids. One query.
 SELECT s.connection_id, s.stream, s.record_count, s.latest_emitted_at, s.latest_declared_at
-FROM evidence_streamstate s WHERE s.connection_id = ANY(%s)
+FROM evidence_streamstate s WHERE s.owner_id = %s AND s.connection_id = ANY(%s)
 """
 
 
@@ -93,7 +94,7 @@ def stored_counts(
     if not streams_by_key:
         return {}
     connection_ids = sorted({connection_id for connection_id, _ in streams_by_key})
-    rows = fetch_all(SQL(SELECT_COUNTERS, (connection_ids,)))
+    rows = fetch_all(SQL(SELECT_COUNTERS, (current_owner(), connection_ids)))
     counts: dict[tuple[str, str], tuple[int, datetime | None]]
     counts = dict.fromkeys(streams_by_key, (0, None))
     for connection_id, stream, records, *latest in rows:

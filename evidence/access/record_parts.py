@@ -17,10 +17,12 @@ from evidence.access.sql import (
     fetch_all,
     fetch_all_generic_plan,
     join_sql,
+    owner_is,
     union_all,
     value_table,
 )
 from evidence.declarations.declaration import BLOB_REFERENCE, Field
+from evidence.models.owners import current_owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +109,8 @@ BLOB_COLUMNS = SQL(
     "b.connection_id, b.record_key, b.media_type, b.size_bytes, encode(b.sha256, 'hex')"
 )
 CHUNKS_OF_BLOB = (
-    "evidence_blobchunk c JOIN evidence_blob b USING (connection_id, blob_id)"
-    " WHERE c.connection_id = %s AND c.blob_id = %s AND encode(b.sha256, 'hex') = %s"
+    "evidence_blobchunk c JOIN evidence_blob b USING (owner_id, connection_id, blob_id)"
+    " WHERE c.owner_id = %s AND c.connection_id = %s AND c.blob_id = %s AND encode(b.sha256, 'hex') = %s"
 )
 
 
@@ -153,7 +155,7 @@ def read_chunks(blob: VisibleBlob, *, start: int, end: int) -> Iterator[bytes]:
 
     One query to find the chunks, and one per chunk. Raises ``BlobGone``.
     """
-    key = (blob.connection.connection_id, blob.blob_id, blob.sha256)
+    key = (current_owner(), blob.connection.connection_id, blob.blob_id, blob.sha256)
     statement = SQL(
         "SELECT c.position, c.starts, c.size FROM (SELECT c.position, octet_length(c.content) AS size,"
         " sum(octet_length(c.content)) OVER (ORDER BY c.position) - octet_length(c.content) AS starts"
@@ -169,7 +171,7 @@ def read_chunks(blob: VisibleBlob, *, start: int, end: int) -> Iterator[bytes]:
         yield _read_chunk(key, position, first=first, last=last)
 
 
-def _read_chunk(key: tuple[str, str, str], position: int, *, first: int, last: int) -> bytes:
+def _read_chunk(key: tuple[str, ...], position: int, *, first: int, last: int) -> bytes:
     rows = fetch_all(
         SQL(
             f"SELECT substring(c.content FROM %s FOR %s) FROM {CHUNKS_OF_BLOB} AND c.position = %s",
@@ -245,9 +247,8 @@ def _sort_partitions(
     """
     sort_key_conditions = ["IS NOT NULL", "IS NULL"] if child.in_time_order else [None]
     for sort_key_condition in sort_key_conditions:
-        rows = SQL(
-            f"(SELECT {RECORD_COLUMNS} FROM evidence_record r WHERE r.connection_id = p.id AND "
-        )
+        rows = SQL(f"(SELECT {RECORD_COLUMNS} FROM evidence_record r WHERE ") + owner_is()
+        rows += SQL("r.connection_id = p.id AND ")
         rows += link_expression(child, foreign_key) + SQL(" = p.key") + group.condition
         order = "r.record_key DESC"
         if sort_key_condition is not None:

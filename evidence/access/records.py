@@ -33,10 +33,12 @@ from evidence.access.sql import (
     fetch_all_generic_plan,
     grant_condition,
     join_sql,
+    owner_is,
     union_all,
     value_table,
 )
 from evidence.declarations.declaration import Field
+from evidence.models.owners import current_owner
 
 RECORD_COLUMNS = (
     "r.connection_id, r.record_key, r.sort_key, r.emitted_at, r.field_emitted::text, r.data::text"
@@ -122,8 +124,8 @@ class VisibleRecords(VisibleStream):
         condition = SQL(
             " AND (r.connection_id, r.stream, r.record_key) IN"
             " (SELECT r.connection_id, r.stream, r.record_key FROM evidence_record r"
-            " WHERE r.connection_id = ANY(%s) AND r.stream = %s",
-            (connection_ids, self.stream.name),
+            " WHERE r.owner_id = %s AND r.connection_id = ANY(%s) AND r.stream = %s",
+            (current_owner(), connection_ids, self.stream.name),
         )
         return condition + join_sql("", self.where) + SQL(")")
 
@@ -229,9 +231,8 @@ class VisibleRecords(VisibleStream):
         end = join_sql("", where)
         for group in self.groups:
             if group.record_keys is None or source == BLOB_TABLES:
-                rows = SQL(
-                    f" FROM {source} WHERE r.connection_id = ANY(%s)", (group.connection_ids,)
-                )
+                rows = SQL(f" FROM {source} WHERE ") + owner_is()
+                rows += SQL("r.connection_id = ANY(%s)", (group.connection_ids,))
                 branches.append(rows + group.condition + end)
                 continue
             keys = SQL(" CROSS JOIN unnest(%s::text[]) AS n(key)", (group.record_keys,))

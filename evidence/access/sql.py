@@ -21,6 +21,7 @@ from psycopg import pq
 
 from evidence.access.scope import Only, TimeRange
 from evidence.errors import QueryTimeout
+from evidence.models.owners import current_owner
 
 SORT_BLOCKER = "NULL::char(10485760)"
 """A null column that PostgreSQL estimates at 40 MB per row, so that a plan with a sort looks too
@@ -28,7 +29,8 @@ expensive. The planner then uses the index in the requested order, even with mis
 statistics."""
 
 BLOB_TABLES = (
-    "evidence_blob b JOIN evidence_record r ON r.connection_id = b.connection_id"
+    "evidence_blob b JOIN evidence_record r ON r.owner_id = b.owner_id"
+    " AND r.connection_id = b.connection_id"
     " AND r.stream = b.stream AND r.record_key = b.record_key"
 )
 
@@ -60,6 +62,11 @@ def join_sql(separator: str, fragments: Iterable[SQL]) -> SQL:
 
 def union_all(branches: Iterable[SQL]) -> SQL:
     return join_sql(" UNION ALL ", branches)
+
+
+def owner_is(alias: str = "r") -> SQL:
+    """Return the start of a condition: the rows of a table belong to the current owner."""
+    return SQL(f"{alias}.owner_id = %s AND ", (current_owner(),))
 
 
 def text_array(texts: Iterable[str]) -> str:
@@ -124,7 +131,13 @@ class ConnectionGroup:
     def rows(self, connection: SQL, table: str = "evidence_record r") -> SQL:
         """Return FROM and WHERE for the rows ``r`` of one connection; allowed keys are looked up."""
         if self.record_keys is None:
-            return SQL(f" FROM {table} WHERE r.connection_id = ") + connection + self.condition
+            return (
+                SQL(f" FROM {table} WHERE ")
+                + owner_is()
+                + SQL("r.connection_id = ")
+                + connection
+                + self.condition
+            )
         keys = SQL(" FROM unnest(%s::text[]) AS n(key)", (self.record_keys,))
         return keys + self.join_row(connection, "n.key", table) + SQL(" WHERE TRUE")
 
@@ -134,7 +147,7 @@ class ConnectionGroup:
         The key is a range and the order is by key, so any other index would need a sort.
         """
         row = SQL(f" CROSS JOIN LATERAL (SELECT * FROM (SELECT *, {SORT_BLOCKER} FROM {table}")
-        row += SQL(" WHERE r.connection_id = ") + connection
+        row += SQL(" WHERE ") + owner_is() + SQL("r.connection_id = ") + connection
         row += SQL(f" AND r.stream = %s AND r.record_key BETWEEN {key} AND {key}", (self.stream,))
         return (
             row + SQL(" ORDER BY r.record_key LIMIT 1) r WHERE TRUE") + self.condition + SQL(") r")

@@ -15,6 +15,7 @@ from evidence.access.ranking.scores import (
     select_matches,
 )
 from evidence.access.sql import SQL, fetch_all_generic_plan, union_all
+from evidence.models.owners import current_owner
 
 CACHE_SIZE: Final = 256
 MIN_CACHED_COUNT: Final = 1_000
@@ -23,7 +24,7 @@ CACHE_SECONDS: Final = 60.0
 # The row version (xmin) distinguishes databases that gave one change number to different changes.
 CHANGE_NUMBERS: Final = (
     "(SELECT string_agg(k.connection_id || ' ' || k.change_seq || ' ' || k.xmin, ' ' ORDER BY k.connection_id)"
-    " FROM evidence_connection k WHERE k.connection_id = ANY(%s))"
+    " FROM evidence_connection k WHERE k.owner_id = %s AND k.connection_id = ANY(%s))"
 )
 
 
@@ -42,7 +43,7 @@ def change_numbers(queries: Sequence[StreamQuery]) -> SQL:
     """Return the latest change number of every connection as one SQL expression."""
     ids = {id_ for query in queries for group in query.visible.groups
            for id_ in group.connection_ids}  # fmt: skip
-    return SQL(CHANGE_NUMBERS, (sorted(ids),))
+    return SQL(CHANGE_NUMBERS, (current_owner(), sorted(ids)))
 
 
 def cached_count(queries: Sequence[StreamQuery], *, max_count: int) -> int | None:

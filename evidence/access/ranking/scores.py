@@ -13,8 +13,10 @@ from evidence.access.sql import (
     ConnectionGroup,
     fetch_all_generic_plan,
     join_sql,
+    owner_is,
     union_all,
 )
+from evidence.models.owners import current_owner
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -123,11 +125,11 @@ TERM_SCORE = 4
 """Score of a word at its lowest tier. No tier of one word outweighs a second word."""
 
 TIME_INDEXED_TEXT = (
-    "(SELECT connection_id, stream, record_key, terms, word_order, authored_at AS consent_time"
-    " FROM evidence_searchtext) r"
+    "(SELECT owner_id, connection_id, stream, record_key, terms, word_order,"
+    " authored_at AS consent_time FROM evidence_searchtext) r"
 )
 TERM_INDEXED_TEXT = (
-    "(SELECT connection_id, stream || '' AS stream, record_key, terms, word_order,"
+    "(SELECT owner_id, connection_id, stream || '' AS stream, record_key, terms, word_order,"
     " authored_at + interval '0' AS consent_time FROM evidence_searchtext) r"
 )
 """The same table, but its expressions cannot use the indexes by stream. Statements have a generic plan, so
@@ -164,9 +166,9 @@ def matches_condition(connection_ids: list[str], stream: str, tsquery: str) -> S
     """Return a condition that the search text of a row ``r`` of any table matches."""
     return SQL(
         "(r.connection_id, r.record_key) IN (SELECT t.connection_id, t.record_key"
-        " FROM evidence_searchtext t WHERE t.connection_id = ANY(%s) AND t.stream = %s"
-        " AND t.terms @@ %s::text::tsquery)",
-        (connection_ids, stream, tsquery),
+        " FROM evidence_searchtext t WHERE t.owner_id = %s AND t.connection_id = ANY(%s)"
+        " AND t.stream = %s AND t.terms @@ %s::text::tsquery)",
+        (current_owner(), connection_ids, stream, tsquery),
     )
 
 
@@ -176,7 +178,8 @@ def rows_of_connections(group: ConnectionGroup, *, has_few_rows: bool) -> Iterat
     by_key = group if has_few_rows else replace(group, record_keys=None)
     ids = group.connection_ids
     if len(ids) > MAX_NAMED_CONNECTIONS:
-        yield SQL(f" FROM {table} WHERE r.connection_id = ANY(%s)", (ids,)) + group.condition
+        rows = SQL(f" FROM {table} WHERE ") + owner_is()
+        yield rows + SQL("r.connection_id = ANY(%s)", (ids,)) + group.condition
         return
     for connection_id in ids:
         yield by_key.rows(SQL("%s", (connection_id,)), table)

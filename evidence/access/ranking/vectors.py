@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from evidence.access.records import VisibleRecords
-from evidence.access.sql import SQL, fetch_all_generic_plan, union_all
+from evidence.access.sql import SQL, fetch_all_generic_plan, owner_is, union_all
 from evidence.models.connections import EmbeddedStream
+from evidence.models.owners import current_owner
 
 MILLIONTHS = 1_000_000
 """Similarity is compared in millionths, so that the order is the same on every machine."""
@@ -18,7 +19,7 @@ PASSAGES_PER_RECORD = 4
 """Number of nearest passages to fetch per requested record at first."""
 
 PASSAGES = (
-    "(SELECT connection_id, stream, record_key, field, passage, start_chars, end_chars, embedding,"
+    "(SELECT owner_id, connection_id, stream, record_key, field, passage, start_chars, end_chars, embedding,"
     " authored_at AS consent_time FROM evidence_passage) r"
 )
 # Both vectors have length one, so the inner product is the cosine similarity.
@@ -109,8 +110,8 @@ def _branches(number: int, stream: SemanticFields, vector: str) -> Iterator[SQL]
             branch = SQL(
                 f"SELECT %s::int AS number, {POINTS}, r.connection_id, r.stream, r.record_key,"
                 f" r.field, r.passage, r.start_chars, r.end_chars FROM {PASSAGES}"
-                " WHERE r.connection_id = %s",
-                (number, vector, connection_id),
+                " WHERE r.owner_id = %s AND r.connection_id = %s",
+                (number, vector, current_owner(), connection_id),
             )
             branch += group.condition
             branch += SQL(" AND r.field = ANY(%s)", (list(stream.fields),))
@@ -175,16 +176,18 @@ def streams_without_vectors(
 
 def _missing_vectors(stream: SemanticFields, connection_id: str, condition: SQL, seq: int) -> SQL:
     branch = SQL("(SELECT r.connection_id, r.stream FROM evidence_record r")
-    branch += SQL(" WHERE r.connection_id = %s", (connection_id,)) + condition
+    branch += (
+        SQL(" WHERE ") + owner_is() + SQL("r.connection_id = %s", (connection_id,)) + condition
+    )
     branch += SQL(
         " AND r.record_key IN (SELECT c.record_key FROM evidence_recordchange c"
-        " WHERE c.connection_id = %s AND c.stream = %s AND c.seq > %s)",
-        (connection_id, stream.visible.stream.name, seq),
+        " WHERE c.owner_id = %s AND c.connection_id = %s AND c.stream = %s AND c.seq > %s)",
+        (current_owner(), connection_id, stream.visible.stream.name, seq),
     )
     branch += SQL(
         " AND EXISTS (SELECT FROM unnest(%s::text[]) AS f(field)"
         " WHERE jsonb_typeof(r.data->f.field) IN ('string', 'array') AND NOT EXISTS ("
-        "SELECT FROM evidence_passage p WHERE p.connection_id = %s"
+        "SELECT FROM evidence_passage p WHERE p.owner_id = r.owner_id AND p.connection_id = %s"
         " AND p.stream = r.stream AND p.record_key = r.record_key AND p.field = f.field))",
         (list(stream.fields), connection_id),
     )
