@@ -19,7 +19,7 @@ from django.utils.translation.trans_real import parse_accept_lang_header
 from django.views.decorators.http import require_http_methods
 
 from evidence.access.buckets import is_time_zone
-from evidence.models.owners import current_owner, Owner
+from evidence.models.owners import Owner, current_owner
 from owner.form_fields import LANGUAGE_NAMES, set_choices
 from owner.permissions import owner_required
 from owner.site import owner

@@ -14,14 +14,15 @@ from evidence.ledger.checkpoints import is_signed, parse_heads
 from evidence.ledger.entries import ChainHead, is_sealed
 from evidence.ledger.verification import verify
 from evidence.models.ledger import Chain, Checkpoint
+from evidence.models.owners import current_owner
 
 VERIFY_EVERY = timedelta(days=1)
 
 SELECT_DIGESTS = """
--- Return the digests of rows by chain and number. Parameters: chains, numbers. One query.
+-- Return the digests of rows by chain and number. Parameters: chains, numbers, owner id. One query.
 SELECT d.chain, d.seq, d.digest
 FROM unnest(%s::text[], %s::bigint[]) AS n(chain, seq)
-JOIN evidence_disclosure AS d ON d.chain = n.chain AND d.seq = n.seq
+JOIN evidence_disclosure AS d ON d.owner_id = %s AND d.chain = n.chain AND d.seq = n.seq
 """
 
 
@@ -79,7 +80,7 @@ def _problem(owner_id: str, chains: list[Chain], checkpoint: Checkpoint | None) 
         return "The last signature was not made by this installation."
     named = [*heads, *signed]
     columns = ([head.chain for head in named], [head.seq for head in named])
-    rows = fetch_all(SQL(SELECT_DIGESTS, columns))
+    rows = fetch_all(SQL(SELECT_DIGESTS, (*columns, current_owner())))
     digests = {(chain, seq): bytes(digest) for chain, seq, digest in rows}
     if any(digests.get((head.chain, head.seq)) != head.digest for head in named):
         return "Entries are missing or were changed."

@@ -11,21 +11,25 @@ from uuid import UUID
 from evidence.access.sql import SQL, fetch_all
 from evidence.ledger.entries import record_digest
 from evidence.models.ledger import Disclosure
+from evidence.models.owners import current_owner
 
 BATCH_SIZE = 200
 
 SELECT_LINKS = """
 -- Read the records behind pseudonyms, and the nonces of their digests.
--- Parameters: pseudonyms. One query per BATCH_SIZE rows of the ledger.
+-- Parameters: owner id, pseudonyms. One query per BATCH_SIZE rows of the ledger.
 SELECT pseudonym, nonce, connection_id, stream, record_key
-FROM evidence_pseudonym WHERE pseudonym = ANY(%s)
+FROM evidence_pseudonym WHERE owner_id = %s AND pseudonym = ANY(%s)
 """
 
 # An answer and its new pseudonyms are committed together, so some row names each pseudonym.
 COUNT_UNUSED = """
--- Count the pseudonyms that no row of the ledger names. No parameters. One query per verification.
+-- Count the pseudonyms that no row of the ledger names. Parameters: owner id. One query per verification.
 SELECT count(*) FROM evidence_pseudonym AS p
-WHERE NOT EXISTS (SELECT FROM evidence_disclosure AS d WHERE d.pseudonyms @> ARRAY[p.pseudonym])
+WHERE p.owner_id = %s AND NOT EXISTS (
+    SELECT FROM evidence_disclosure AS d
+    WHERE d.owner_id = p.owner_id AND d.pseudonyms @> ARRAY[p.pseudonym]
+)
 """
 
 
@@ -57,7 +61,7 @@ class LinkCheck:
 
 def count_unused_pseudonyms() -> int:
     """Return the number of pseudonyms that no row of the ledger names."""
-    [(count,)] = fetch_all(SQL(COUNT_UNUSED))
+    [(count,)] = fetch_all(SQL(COUNT_UNUSED, (current_owner(),)))
     return int(count)
 
 
@@ -69,7 +73,7 @@ def _current_digests(pseudonyms: set[UUID]) -> dict[UUID, set[bytes]]:
     digests: dict[UUID, set[bytes]] = {}
     if pseudonyms:
         rows: Sequence[tuple[UUID, UUID, str, str, str]]
-        rows = fetch_all(SQL(SELECT_LINKS, (list(pseudonyms),)))
+        rows = fetch_all(SQL(SELECT_LINKS, (current_owner(), list(pseudonyms))))
         for pseudonym, nonce, connection_id, stream, record_key in rows:
             digest = record_digest(nonce, (connection_id, stream, record_key))
             digests.setdefault(pseudonym, set()).add(digest)

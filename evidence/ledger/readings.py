@@ -23,6 +23,7 @@ from django.utils import timezone
 from evidence.access.sql import SQL, fetch_all
 from evidence.ledger.disclosures import last_answer_by_client, parse_covered
 from evidence.models.ledger import Chain
+from evidence.models.owners import current_owner
 
 Place = tuple[str, str]
 """Connection id and stream."""
@@ -39,8 +40,7 @@ WITH rows AS (
         (d.at, d.request_id) IS DISTINCT FROM
             (lag(d.at) OVER latest, lag(d.request_id) OVER latest) AS is_first
     FROM {rows} CROSS JOIN (SELECT %s::text AS name) AS z
-    WHERE d.at >= %s AND d.at < %s {conditions}
-        AND d.chain IN (SELECT chain FROM evidence_chain WHERE owner_id = %s)
+    WHERE d.at >= %s AND d.at < %s {conditions} AND d.owner_id = %s
     WINDOW latest AS (
         PARTITION BY d.client_id, date_trunc('day', d.at, z.name) ORDER BY d.at, d.request_id, d.chain
     )
@@ -100,8 +100,11 @@ class ReadingFilter:
         """
         if self.pseudonyms is None:
             return SQL("evidence_disclosure AS d")
-        found = "(SELECT * FROM evidence_disclosure WHERE pseudonyms && %s::uuid[] OFFSET 0) AS d"
-        return SQL(found, (list(self.pseudonyms),))
+        found = (
+            "(SELECT * FROM evidence_disclosure WHERE owner_id = %s AND pseudonyms && %s::uuid[]"
+            " OFFSET 0) AS d"
+        )
+        return SQL(found, (current_owner(), list(self.pseudonyms)))
 
     @property
     def conditions(self) -> SQL:
@@ -215,14 +218,14 @@ RECOUNT_AFTER = timedelta(days=1)
 
 COUNT_SHOWN_RECORDS = """
 -- Count the distinct records that a client was shown, without erased ones, by connection.
--- Parameters: client id. One query, which reads all rows of the client.
+-- Parameters: owner id, client id, owner id. One query, which reads all rows of the client.
 SELECT p.connection_id, count(*)
 FROM (
     SELECT DISTINCT x.pseudonym
     FROM evidence_disclosure AS d CROSS JOIN LATERAL unnest(d.pseudonyms) AS x(pseudonym)
-    WHERE d.client_id = %s
+    WHERE d.owner_id = %s AND d.client_id = %s
 ) AS r
-JOIN evidence_pseudonym AS p ON p.pseudonym = r.pseudonym
+JOIN evidence_pseudonym AS p ON p.owner_id = %s AND p.pseudonym = r.pseudonym
 GROUP BY p.connection_id
 """
 
@@ -262,7 +265,9 @@ def _last_answers(owner_id: str) -> dict[str, datetime]:
 
 
 def _count(client_id: str, last: datetime, now: datetime) -> ShownRecords:
-    counts = dict(fetch_all(SQL(COUNT_SHOWN_RECORDS, (client_id,))))
+    counts = dict(
+        fetch_all(SQL(COUNT_SHOWN_RECORDS, (current_owner(), client_id, current_owner())))
+    )
     return ShownRecords(by_connection=counts, last=last, counted_at=now)
 
 

@@ -26,8 +26,8 @@ UNWATCHED_SLACK = 1_000_000
 COUNT_SEEN_RECORDS = """
 SELECT count(DISTINCT p.pseudonym)
 FROM evidence_disclosure d CROSS JOIN LATERAL unnest(d.pseudonyms) AS x(pseudonym)
-JOIN evidence_pseudonym p ON p.pseudonym = x.pseudonym
-WHERE d.chain = %s AND d.at > %s AND p.stream = %s AND p.connection_id = ANY(%s::text[])
+JOIN evidence_pseudonym p ON p.owner_id = d.owner_id AND p.pseudonym = x.pseudonym
+WHERE d.owner_id = %s AND d.chain = %s AND d.at > %s AND p.stream = %s AND p.connection_id = ANY(%s::text[])
 """
 
 
@@ -58,7 +58,9 @@ def _next_slack(scope: Scope, grant_id: str, stream: str, now: datetime) -> int:
     since = now - timedelta(hours=hours)
     granted = (entry for visible in streams for entry in visible.granted)
     ids = text_array(facts.connection_id for entry in granted for facts in entry.connections)
-    seen = int(fetch_all(SQL(COUNT_SEEN_RECORDS, (grant_id, since, stream, ids)))[0][0])
+    seen = int(
+        fetch_all(SQL(COUNT_SEEN_RECORDS, (scope.owner_id, grant_id, since, stream, ids)))[0][0]
+    )
     if seen < limit:
         return max(limit - seen, limit // RECOUNT_DIVISOR, 1)
     pause_by_tripwire(grant_id, ReadShare(stream, seen, total, hours), now=now)

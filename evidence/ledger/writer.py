@@ -74,8 +74,9 @@ RECORD_ANSWER = f"""
 -- Record one response if nothing has changed since it was read: its chains end where the caller says,
 -- its token, grants and connections are usable, and its records have their pseudonyms. Otherwise write nothing.
 -- Parameters: entries with their seals; grants, streams and records shown; number of chains; number of
--- grants; connection ids, their number; pseudonyms, connection ids, number of pseudonyms; token id; number
--- of streams that must be far from their tripwire, or 0; initial slack, initial slack. One query.
+-- grants; owner id, connection ids, their number; owner id, pseudonyms, connection ids, number of pseudonyms;
+-- token id; owner id, number of streams that must be far from their tripwire, or 0; owner id, initial slack,
+-- initial slack. One query.
 WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true)),
 entry ({ENTRY_COLUMNS}, seal) AS (VALUES {{entries}}),
 shown (grant_id, stream, records) AS (VALUES {{shown}}),
@@ -88,12 +89,12 @@ verdict AS MATERIALIZED (
     SELECT (SELECT count(*) FROM held) = %s
         AND ({COUNT_USABLE_GRANTS}) = %s
         AND (SELECT count(*) FROM evidence_connection AS n
-            WHERE n.connection_id = ANY(%s::text[]) AND n.status <> 'revoked') = %s
+            WHERE n.owner_id = %s AND n.connection_id = ANY(%s::text[]) AND n.status <> 'revoked') = %s
         AND (SELECT count(DISTINCT p.pseudonym) FROM evidence_pseudonym AS p
-            WHERE p.pseudonym = ANY(%s::uuid[]) AND p.connection_id = ANY(%s::text[])) = %s
+            WHERE p.owner_id = %s AND p.pseudonym = ANY(%s::uuid[]) AND p.connection_id = ANY(%s::text[])) = %s
         AND NOT EXISTS ({FIND_ENDED_BEARER})
         AND (SELECT count(*) FROM shown AS s JOIN evidence_watch AS w
-            ON w.grant_id = s.grant_id AND w.stream = s.stream WHERE w.slack > s.records) >= %s
+            ON w.owner_id = %s AND w.grant_id = s.grant_id AND w.stream = s.stream WHERE w.slack > s.records) >= %s
         {{not_erased}} AS is_unchanged
     FROM durable
 ),
@@ -210,6 +211,7 @@ def _insert(
 
     Returns None, and has written nothing, if something has changed since it was read.
     """
+    owner_id = draft.scope.owner_id
     entries = [draft.entry(head, references) for head in heads]
     new_heads = [
         ChainHead(entry.chain, entry.seq, entry.digest(head.digest))
@@ -229,10 +231,10 @@ def _insert(
     values: list[Any] = [
         *(value for row, old, new in rows for value in (*row, old.digest, new.digest, seal(new))),
         *(value for row in shown for value in row),
-        len(heads), grants, text_array(connection_ids), len(connection_ids),
-        pseudonyms, text_array(draft.connection_ids), len(references),
-        draft.scope.token_id, slack_needed,
-        *not_erased.values, draft.scope.owner_id, slack, slack,
+        len(heads), grants, owner_id, text_array(connection_ids), len(connection_ids),
+        owner_id, pseudonyms, text_array(draft.connection_ids), len(references),
+        draft.scope.token_id, owner_id, slack_needed,
+        *not_erased.values, owner_id, slack, slack,
     ]  # fmt: skip
     is_unchanged, used_up = _run(values, len(heads), len(shown), not_erased.text)
     if not is_unchanged:

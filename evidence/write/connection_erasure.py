@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from django.db import connection, transaction
 
 from evidence.models.connections import Connection, EmbeddedStream
-from evidence.models.owners import Owner
+from evidence.models.owners import Owner, current_owner
 from evidence.models.sources import Source, SourceDeclaration
 from evidence.write import app_data, vector_table
 from evidence.write.locks import lock_for_erasure
@@ -43,8 +43,8 @@ CHUNK_BATCH_SIZE = 200
 """Chunks have 256 KiB each."""
 
 DELETE_SOME = """
-DELETE FROM {table} WHERE connection_id = %s AND ctid = ANY(ARRAY(
-    SELECT ctid FROM {table} WHERE connection_id = %s LIMIT %s
+DELETE FROM {table} WHERE owner_id = %s AND connection_id = %s AND ctid = ANY(ARRAY(
+    SELECT ctid FROM {table} WHERE owner_id = %s AND connection_id = %s LIMIT %s
 ))
 """
 DELETE_ADMIN_LOG = """
@@ -54,7 +54,9 @@ WHERE t.id = l.content_type_id AND t.app_label = 'evidence' AND t.model = 'conne
 """
 # Collector states belong to the source and can name records. The collectors of other connections of
 # the source start from the beginning.
-DELETE_COLLECTOR_STATES = "DELETE FROM evidence_collectorstate WHERE source_id = %s"
+DELETE_COLLECTOR_STATES = """
+DELETE FROM evidence_collectorstate WHERE owner_id = %s AND source_id = %s
+"""
 
 
 def delete_some_rows(connection_id: str) -> Counter[str]:
@@ -62,6 +64,7 @@ def delete_some_rows(connection_id: str) -> Counter[str]:
 
     Empty when only the connection itself is left. Raises ``ConnectionNotFound``.
     """
+    key = [current_owner(), connection_id]
     for table, kind in connection_tables().items():
         with transaction.atomic():
             _revoke(connection_id)
@@ -71,9 +74,7 @@ def delete_some_rows(connection_id: str) -> Counter[str]:
                     continue
             limit = CHUNK_BATCH_SIZE if table == "evidence_blobchunk" else DELETE_BATCH_SIZE
             with connection.cursor() as cursor:
-                cursor.execute(
-                    DELETE_SOME.format(table=table), [connection_id, connection_id, limit]
-                )
+                cursor.execute(DELETE_SOME.format(table=table), [*key, *key, limit])
                 if cursor.rowcount:
                     return Counter({kind: cursor.rowcount})
     return Counter()
@@ -85,17 +86,21 @@ def delete_connection(connection_id: str) -> Counter[str]:
     Raises ``ConnectionNotFound``.
     """
     removed: Counter[str] = Counter()
+    key = [current_owner(), connection_id]
     with transaction.atomic(), connection.cursor() as cursor:
         _revoke(connection_id)
         vector_table.delete_stream_vectors(connection_id)
         for table, kind in connection_tables().items():
             if table != "evidence_passage":
-                cursor.execute(f"DELETE FROM {table} WHERE connection_id = %s", [connection_id])  # noqa: S608 - a name of ours
+                cursor.execute(
+                    f"DELETE FROM {table} WHERE owner_id = %s AND connection_id = %s", key
+                )  # noqa: S608 - a name of ours
                 removed[kind] += cursor.rowcount
         cursor.execute(DELETE_ADMIN_LOG, [connection_id])
         cursor.execute(
-            "DELETE FROM evidence_connection WHERE connection_id = %s RETURNING source_id",
-            [connection_id],
+            "DELETE FROM evidence_connection WHERE owner_id = %s AND connection_id = %s"
+            " RETURNING owner_id, source_id",
+            key,
         )
         cursor.execute(DELETE_COLLECTOR_STATES, cursor.fetchone())
         removed["collector states"] += cursor.rowcount

@@ -14,6 +14,7 @@ from django.db.models import Max
 
 from evidence.models.connections import CollectorState, Connection, EmbeddedStream, StreamState
 from evidence.models.erasures import Erasure
+from evidence.models.owners import current_owner
 from evidence.write import app_data, rows, vector_table
 from evidence.write.connection_erasure import connection_tables
 from evidence.write.record_erasure import BATCH_SIZE, ErasureCounts, erase_records
@@ -98,12 +99,13 @@ def list_receipts(owner_id: str, *, most: int) -> list[Erasure]:
 # Keys without a record that history, ledger or blobs still mention.
 PAST_KEYS = """
 SELECT DISTINCT x.record_key FROM (
-    SELECT connection_id, stream, record_key FROM evidence_recordchange
-    UNION ALL SELECT connection_id, stream, record_key FROM evidence_pseudonym
-    UNION ALL SELECT connection_id, stream, record_key FROM evidence_blob
+    SELECT owner_id, connection_id, stream, record_key FROM evidence_recordchange
+    UNION ALL SELECT owner_id, connection_id, stream, record_key FROM evidence_pseudonym
+    UNION ALL SELECT owner_id, connection_id, stream, record_key FROM evidence_blob
 ) x
-WHERE x.connection_id = %(connection_id)s AND x.stream = %(stream)s AND x.record_key > %(after)s
-    AND NOT EXISTS (SELECT FROM evidence_record r WHERE r.connection_id = x.connection_id
+WHERE x.owner_id = %(owner_id)s AND x.connection_id = %(connection_id)s AND x.stream = %(stream)s AND x.record_key > %(after)s
+    AND NOT EXISTS (SELECT FROM evidence_record r
+        WHERE r.owner_id = x.owner_id AND r.connection_id = x.connection_id
         AND r.stream = x.stream AND r.record_key = x.record_key)
 ORDER BY x.record_key LIMIT %(limit)s
 """
@@ -131,7 +133,8 @@ def erase_past_records(
     Returns the counts and the last key, or None when none is left.
     """
     parameters: dict[str, str | int] = {
-        "connection_id": connection_id, "stream": stream, "after": after, "limit": BATCH_SIZE,
+        "owner_id": current_owner(), "connection_id": connection_id, "stream": stream,
+        "after": after, "limit": BATCH_SIZE,
     }  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(PAST_KEYS, parameters)

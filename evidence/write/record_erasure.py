@@ -12,6 +12,7 @@ from datetime import datetime
 from django.db import connection, transaction
 
 from evidence.declarations.declaration import StreamDeclaration
+from evidence.models.owners import current_owner
 from evidence.models.sources import load_declarations
 from evidence.write import rows, vector_table
 from evidence.write.change_set import ChangeSet
@@ -34,12 +35,12 @@ UPDATE evidence_recordchange SET before = coalesce((
     FROM jsonb_each(before) AS b(field, hash) WHERE b.field = ANY(%s)
 ), '{}')
 """
-BY_KEYS = " WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)"
+BY_KEYS = " WHERE owner_id = %s AND connection_id = %s AND stream = %s AND record_key = ANY(%s)"
 # Only records that a client has seen need a tombstone. Token ``signed-in`` is the owner's own pages.
 HAS_TRACES = f"""
 SELECT p.record_key FROM evidence_pseudonym p {BY_KEYS} AND EXISTS (
     SELECT FROM evidence_disclosure d
-    WHERE d.pseudonyms @> ARRAY[p.pseudonym] AND d.token_id <> 'signed-in')
+    WHERE d.owner_id = p.owner_id AND d.pseudonyms @> ARRAY[p.pseudonym] AND d.token_id <> 'signed-in')
 UNION SELECT record_key FROM evidence_recordchange {BY_KEYS} AND kind = 'd'
 """  # noqa: S608 - a constant
 COUNT_ROWS = {
@@ -163,14 +164,14 @@ def _count_rows(connection_id: str, stream: str, keys: list[str]) -> Counter[str
         for kind, statement in COUNT_ROWS.items():
             if kind == "vectors" and not vector_table.exists():
                 continue
-            cursor.execute(statement + BY_KEYS, [connection_id, stream, keys])
+            cursor.execute(statement + BY_KEYS, [current_owner(), connection_id, stream, keys])
             counts[kind] = cursor.fetchone()[0]
     return counts
 
 
 def _keys_with_traces(connection_id: str, stream: str, keys: list[str]) -> set[str]:
     with connection.cursor() as cursor:
-        cursor.execute(HAS_TRACES, [connection_id, stream, keys] * 2)
+        cursor.execute(HAS_TRACES, [current_owner(), connection_id, stream, keys] * 2)
         return {key for (key,) in cursor}
 
 
@@ -213,6 +214,7 @@ def _execute(
 ) -> int:
     with connection.cursor() as cursor:
         cursor.execute(
-            statement + BY_KEYS + condition, [*values, connection_id, stream, list(keys)]
+            statement + BY_KEYS + condition,
+            [*values, current_owner(), connection_id, stream, list(keys)],
         )
         return int(cursor.rowcount)

@@ -10,11 +10,13 @@ from typing import Any
 import orjson
 from django.db import connection
 
+from evidence.models.owners import current_owner
+
 CHANGED_KEYS = """
 -- The records of the next changes of a connection, and the number of the last of these changes.
 SELECT stream, record_key, max(seq) OVER () FROM (
     SELECT stream, record_key, seq FROM evidence_recordchange
-    WHERE connection_id = %s AND seq > %s ORDER BY seq LIMIT %s
+    WHERE owner_id = %s AND connection_id = %s AND seq > %s ORDER BY seq LIMIT %s
 ) AS changes
 """
 SELECT_FIELDS = """
@@ -23,7 +25,7 @@ SELECT r.record_key, (
     FROM unnest(%(fields)s::text[]) AS f(name) WHERE r.data ? f.name
 )::text
 FROM evidence_record AS r
-WHERE r.connection_id = %(connection_id)s AND r.stream = %(stream)s
+WHERE r.owner_id = %(owner_id)s AND r.connection_id = %(connection_id)s AND r.stream = %(stream)s
 """
 BY_KEYS = "AND r.record_key = ANY(%(keys)s)"
 AFTER_KEY = "AND r.record_key > %(after)s ORDER BY r.record_key LIMIT %(limit)s"
@@ -39,7 +41,7 @@ def changed_keys(
     keys: dict[str, set[str]] = defaultdict(set)
     last = None
     with connection.cursor() as cursor:
-        cursor.execute(CHANGED_KEYS, [connection_id, since, limit])
+        cursor.execute(CHANGED_KEYS, [current_owner(), connection_id, since, limit])
         for stream, key, last_seq in cursor:
             keys[stream].add(key)
             last = last_seq
@@ -68,7 +70,8 @@ def _fetch_fields(
     **more: str | int | list[str],
 ) -> dict[str, Fields]:
     values: dict[str, str | int | list[str]] = {
-        "connection_id": connection_id, "stream": stream, "fields": list(fields), **more,
+        "owner_id": current_owner(), "connection_id": connection_id, "stream": stream,
+        "fields": list(fields), **more,
     }  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(SELECT_FIELDS + condition, values)

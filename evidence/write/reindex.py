@@ -14,6 +14,7 @@ from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet, Sum
 
 from evidence.models.connections import Connection, StreamState
+from evidence.models.owners import current_owner
 from evidence.search.analysis import VERSION
 from evidence.write import app_data, rows, vector_table
 from evidence.write.derivation import StoredRecord, derive, record_row
@@ -65,15 +66,15 @@ FROM pg_inherits i WHERE i.inhparent = 'search_text_terms'::regclass
 # Only columns that queries compare; sampling terms is slow, so only the written partitions get it.
 ANALYZED_COLUMNS = {
     "evidence_record": (
-        "(connection_id, stream, record_key, sort_key, consent_time, link_1, link_2, link_3)"
+        "(owner_id, connection_id, stream, record_key, sort_key, consent_time, link_1, link_2, link_3)"
     ),
-    "evidence_recordchange": "(connection_id, stream, record_key, seq)",
-    "evidence_searchtext": "(connection_id, stream, record_key, authored_at)",
+    "evidence_recordchange": "(owner_id, connection_id, stream, record_key, seq)",
+    "evidence_searchtext": "(owner_id, connection_id, stream, record_key, authored_at)",
 }
 PARTITIONS = """
 SELECT DISTINCT (
     SELECT t.tableoid::regclass::text FROM evidence_searchtext t
-    WHERE t.connection_id = c.connection_id LIMIT 1
+    WHERE t.owner_id = %s AND t.connection_id = c.connection_id LIMIT 1
 ) FROM unnest(%s::text[]) AS c(connection_id)
 """
 
@@ -111,7 +112,7 @@ class IndexMaintenance:
         if self.unflushed:
             flush_pending_lists()
         if self.written >= ANALYZE_AFTER_RECORDS:
-            _analyze(self.connection_ids)
+            _analyze(self.connection_ids, current_owner())
 
     def _await_flush(self) -> None:
         """Wait for the previous flush, so that the pending list never exceeds two batches."""
@@ -137,11 +138,11 @@ def flush_pending_lists() -> None:
         cursor.execute(FLUSH_PENDING_LISTS)
 
 
-def _analyze(connection_ids: Collection[str]) -> None:
+def _analyze(connection_ids: Collection[str], owner_id: str) -> None:
     with connection.cursor() as cursor:
         for table, names in ANALYZED_COLUMNS.items():
             cursor.execute(f"ANALYZE {table} {names}")
-        cursor.execute(PARTITIONS, [list(connection_ids)])
+        cursor.execute(PARTITIONS, [owner_id, list(connection_ids)])
         for (partition,) in cursor.fetchall():
             if partition is not None:
                 cursor.execute(f"ANALYZE {partition}")

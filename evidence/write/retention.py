@@ -10,6 +10,7 @@ from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection, StreamState
 from evidence.models.erasures import Retention
+from evidence.models.owners import current_owner
 from evidence.models.sources import load_declarations
 from evidence.write import rows
 from evidence.write.locks import LockedConnection, lock_connection
@@ -89,33 +90,35 @@ PRUNE_BATCH_SIZE = 10_000
 
 # The connection is locked, so no new change numbers are assigned.
 ADVANCE_PRUNED_SEQ = """
--- Parameters: time, time of the first change that is kept, connection id.
+-- Parameters: time, time of the first change that is kept, owner id, connection id.
 UPDATE evidence_connection k
 SET changes_kept_since = greatest(k.changes_kept_since, %s),
     pruned_seq = greatest(k.pruned_seq, coalesce((
         SELECT x.seq - 1 FROM evidence_recordchange x
-        WHERE x.connection_id = k.connection_id AND x.recorded_at >= %s
+        WHERE x.owner_id = k.owner_id AND x.connection_id = k.connection_id AND x.recorded_at >= %s
         ORDER BY x.seq LIMIT 1
     ), k.change_seq))
-WHERE k.connection_id = %s
+WHERE k.owner_id = %s AND k.connection_id = %s
 RETURNING k.pruned_seq
 """
 DELETE_CHANGES = """
-DELETE FROM evidence_recordchange WHERE connection_id = %s AND seq IN (
+DELETE FROM evidence_recordchange WHERE owner_id = %s AND connection_id = %s AND seq IN (
     SELECT x.seq FROM evidence_recordchange x
-    WHERE x.connection_id = %s AND x.seq <= %s ORDER BY x.seq LIMIT %s
+    WHERE x.owner_id = %s AND x.connection_id = %s AND x.seq <= %s ORDER BY x.seq LIMIT %s
 )
 """
 DELETE_ORPHANS = """
 DELETE FROM evidence_blob b
-WHERE b.connection_id = %s AND b.created_at < %s AND NOT EXISTS (
+WHERE b.owner_id = %s AND b.connection_id = %s AND b.created_at < %s AND NOT EXISTS (
     SELECT FROM evidence_record r
-    WHERE r.connection_id = b.connection_id AND r.stream = b.stream
+    WHERE r.owner_id = b.owner_id AND r.connection_id = b.connection_id AND r.stream = b.stream
         AND r.record_key = b.record_key AND r.data->%s->>'blob_id' = b.blob_id
 )
 RETURNING b.blob_id
 """
-DELETE_CHUNKS = "DELETE FROM evidence_blobchunk WHERE connection_id = %s AND blob_id = ANY(%s)"
+DELETE_CHUNKS = """
+DELETE FROM evidence_blobchunk WHERE owner_id = %s AND connection_id = %s AND blob_id = ANY(%s)
+"""
 
 
 def prune_changes(*, kept_since: datetime) -> int:
@@ -134,9 +137,11 @@ def prune_orphans(*, unused_since: datetime) -> int:
     for connection_id in _connection_ids():
         with transaction.atomic(), connection.cursor() as cursor:
             lock_connection(connection_id)
-            cursor.execute(DELETE_ORPHANS, [connection_id, unused_since, BLOB_REFERENCE])
+            cursor.execute(
+                DELETE_ORPHANS, [current_owner(), connection_id, unused_since, BLOB_REFERENCE]
+            )
             blob_ids = [blob_id for (blob_id,) in cursor]
-            cursor.execute(DELETE_CHUNKS, [connection_id, blob_ids])
+            cursor.execute(DELETE_CHUNKS, [current_owner(), connection_id, blob_ids])
         deleted += len(blob_ids)
     return deleted
 
@@ -152,12 +157,13 @@ def _advance_pruned_seq(connection_id: str, kept_since: datetime) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
         lock_connection(connection_id)
         times = kept_since, kept_since - PRUNE_MARGIN
-        cursor.execute(ADVANCE_PRUNED_SEQ, (*times, connection_id))
+        cursor.execute(ADVANCE_PRUNED_SEQ, (*times, current_owner(), connection_id))
         [seq] = cursor.fetchone() or [0]
         return int(seq)
 
 
 def _delete_changes(connection_id: str, seq: int) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(DELETE_CHANGES, [connection_id, connection_id, seq, PRUNE_BATCH_SIZE])
+        ids = [current_owner(), connection_id]
+        cursor.execute(DELETE_CHANGES, [*ids, *ids, seq, PRUNE_BATCH_SIZE])
         return int(cursor.rowcount)

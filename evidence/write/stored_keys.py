@@ -8,19 +8,20 @@ from django.db import connection
 
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.declarations.values import parse_instant
+from evidence.models.owners import current_owner
 from evidence.write.suppression import has_identity, twin_values
 
 SELECT_ANY = """
 -- Return whether a stream of a connection has one of these keys.
 SELECT EXISTS (
     SELECT FROM evidence_record
-    WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
+    WHERE owner_id = %s AND connection_id = %s AND stream = %s AND record_key = ANY(%s)
 )
 """
 SELECT_EXISTING = """
 -- Return which of these keys a stream of a connection has.
 SELECT record_key FROM evidence_record
-WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
+WHERE owner_id = %s AND connection_id = %s AND stream = %s AND record_key = ANY(%s)
 """
 SELECT_FIELDS = """
 -- Return some fields, in their order, of the records of a stream.
@@ -28,7 +29,7 @@ SELECT record_key,
     (SELECT jsonb_agg(data -> f.name ORDER BY f.position)
      FROM unnest(%s::text[]) WITH ORDINALITY AS f(name, position))::text
 FROM evidence_record
-WHERE connection_id = %s AND stream = %s
+WHERE owner_id = %s AND connection_id = %s AND stream = %s
 """
 SELECT_DIGESTS = """
 -- Return 8 bytes of a digest of some fields for each record whose key begins with a prefix and that
@@ -41,7 +42,7 @@ SELECT string_agg(digest, '' ORDER BY digest) FROM (
             AS f(name, other, position)
     ), 'UTF8')) FROM 1 FOR 8) AS digest
     FROM evidence_record
-    WHERE connection_id = %(connection_id)s AND stream = %(stream)s
+    WHERE owner_id = %(owner_id)s AND connection_id = %(connection_id)s AND stream = %(stream)s
         AND starts_with(record_key, %(prefix)s) AND (
             data ->> (%(fields)s::text[])[1] <> '' OR data ->> (%(others)s::text[])[1] <> ''
         )
@@ -52,7 +53,8 @@ SELECT_TWINS = """
 -- begins with a prefix and whose time is nearly the same.
 SELECT v.number, min(r.record_key)
 FROM unnest(%(values)s::text[], %(times)s::timestamptz[]) WITH ORDINALITY AS v(fields, at, number)
-JOIN evidence_record AS r ON r.connection_id = %(connection_id)s AND r.stream = %(stream)s
+JOIN evidence_record AS r
+    ON r.owner_id = %(owner_id)s AND r.connection_id = %(connection_id)s AND r.stream = %(stream)s
     AND r.consent_time BETWEEN v.at - interval '10 minutes' AND v.at + interval '10 minutes'
 WHERE starts_with(r.record_key, %(prefix)s) AND v.fields::jsonb = (
     SELECT jsonb_agg(
@@ -71,7 +73,7 @@ FROM (
         PARTITION BY split_part(record_key, '.', 1) ORDER BY record_key
     ) AS position
     FROM evidence_record
-    WHERE connection_id = %s AND stream = %s AND strpos(record_key, '.') > 0
+    WHERE owner_id = %s AND connection_id = %s AND stream = %s AND strpos(record_key, '.') > 0
 ) AS numbered
 WHERE position <= %s
 """
@@ -81,14 +83,14 @@ FIRST_OF_SERIES = 20
 def has_any(connection_id: str, stream: str, keys: Sequence[str]) -> bool:
     """Return whether a stream of a connection has one of these keys."""
     with connection.cursor() as cursor:
-        cursor.execute(SELECT_ANY, [connection_id, stream, list(keys)])
+        cursor.execute(SELECT_ANY, [current_owner(), connection_id, stream, list(keys)])
         return bool(cursor.fetchone()[0])
 
 
 def existing(connection_id: str, stream: str, keys: Collection[str]) -> set[str]:
     """Return which of these keys a stream of a connection has."""
     with connection.cursor() as cursor:
-        cursor.execute(SELECT_EXISTING, [connection_id, stream, list(keys)])
+        cursor.execute(SELECT_EXISTING, [current_owner(), connection_id, stream, list(keys)])
         return {key for (key,) in cursor}
 
 
@@ -97,7 +99,7 @@ def fields_by_key(
 ) -> dict[str, list[Any]]:
     """Return fields of the records of a stream."""
     with connection.cursor() as cursor:
-        cursor.execute(SELECT_FIELDS, [list(fields), connection_id, stream])
+        cursor.execute(SELECT_FIELDS, [list(fields), current_owner(), connection_id, stream])
         return {key: orjson.loads(values or "[]") for key, values in cursor}
 
 
@@ -107,6 +109,7 @@ def twin_digests(connection_id: str, stream: str, *, prefix: str, fields: Sequen
         cursor.execute(
             SELECT_DIGESTS,
             {
+                "owner_id": current_owner(),
                 "connection_id": connection_id,
                 "stream": stream,
                 "prefix": prefix,
@@ -148,6 +151,7 @@ def find_twins(
         cursor.execute(
             SELECT_TWINS,
             {
+                "owner_id": current_owner(),
                 "connection_id": connection_id,
                 "stream": stream.name,
                 "prefix": prefix,
@@ -163,5 +167,6 @@ def find_twins(
 def first_of_series(connection_id: str, stream: str) -> list[str]:
     """Return the first FIRST_OF_SERIES keys of each series of a stream."""
     with connection.cursor() as cursor:
-        cursor.execute(SELECT_FIRST_OF_SERIES, [connection_id, stream, FIRST_OF_SERIES])
+        values = [current_owner(), connection_id, stream, FIRST_OF_SERIES]
+        cursor.execute(SELECT_FIRST_OF_SERIES, values)
         return [key for (key,) in cursor]

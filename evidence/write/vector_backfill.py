@@ -26,23 +26,25 @@ BATCH_SIZE = 500
 MISSING = """
 SELECT r.record_key, f.field, r.change_seq, r.consent_time, r.data->f.field
 FROM evidence_record r CROSS JOIN unnest(%(fields)s::text[]) AS f(field)
-WHERE r.connection_id = %(connection_id)s AND r.stream = %(stream)s
+WHERE r.owner_id = %(owner_id)s AND r.connection_id = %(connection_id)s AND r.stream = %(stream)s
     AND (r.record_key, f.field) > (%(key)s, %(field)s)
     AND jsonb_typeof(r.data->f.field) IN ('string', 'array')
     AND (%(since)s::bigint IS NULL OR r.record_key IN (
         SELECT c.record_key FROM evidence_recordchange c
-        WHERE c.connection_id = %(connection_id)s AND c.stream = %(stream)s AND c.seq > %(since)s
+        WHERE c.owner_id = %(owner_id)s AND c.connection_id = %(connection_id)s
+            AND c.stream = %(stream)s AND c.seq > %(since)s
     ))
     AND NOT EXISTS (
         SELECT FROM evidence_passage p
-        WHERE p.connection_id = %(connection_id)s AND p.stream = %(stream)s
+        WHERE p.owner_id = %(owner_id)s AND p.connection_id = %(connection_id)s
+            AND p.stream = %(stream)s
             AND p.record_key = r.record_key AND p.field = f.field
     )
 ORDER BY r.record_key, f.field LIMIT %(limit)s
 """
 CURRENT_CHANGE_NUMBERS = """
 SELECT record_key, change_seq FROM evidence_record
-WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
+WHERE owner_id = %s AND connection_id = %s AND stream = %s AND record_key = ANY(%s)
 """
 
 
@@ -123,6 +125,7 @@ def _lock_unchanged(target: Target) -> bool:
 
 def _missing(stream: PendingStream, after: tuple[str, str]) -> list[FieldText]:
     values = {
+        "owner_id": stream.target.owner_id,
         "connection_id": stream.target.connection_id,
         "stream": stream.target.stream.name,
         "fields": stream.fields,
@@ -162,7 +165,8 @@ def _store(target: Target, texts: list[FieldText], vectors: Passages) -> None:
     name = target.stream.name
     with connection.cursor() as cursor:
         keys = list({text.record_key for text in texts})
-        cursor.execute(CURRENT_CHANGE_NUMBERS, [target.connection_id, name, keys])
+        values = [target.owner_id, target.connection_id, name, keys]
+        cursor.execute(CURRENT_CHANGE_NUMBERS, values)
         change_seqs = dict(cursor.fetchall())
     unchanged = [text for text in texts if change_seqs.get(text.record_key) == text.change_seq]
     stale: dict[RecordId, set[str]] = {}

@@ -16,8 +16,8 @@ from evidence.access.record_counts import stored_counts
 from evidence.access.scope import QuotaUsage
 from evidence.ledger.disclosures import DailyUse, daily_use
 from evidence.ledger.readings import shown_records
-from evidence.models.owners import current_owner
 from evidence.models.grants import Grant
+from evidence.models.owners import current_owner
 from owner.activity.reading_text import Names, activity_url
 from owner.charts import HEIGHT, Bar
 from owner.grants.term_forms import UNITS, describe_amount, format_amount

@@ -11,8 +11,8 @@ from evidence.access.grant_lifecycle import narrow_grant
 from evidence.access.grant_states import CURRENT_STATES, state_of, with_grant_state
 from evidence.access.owner_scope import grant_scope, preview_scope
 from evidence.errors import ApiException
-from evidence.models.owners import current_owner
 from evidence.models.grants import Grant
+from evidence.models.owners import current_owner
 from owner.grants.draft import DraftForms
 from owner.grants.grantable_sources import narrowable
 from owner.grants.preview import StreamDifference, compare_gates

@@ -26,8 +26,8 @@ from evidence.access.permission_requests import (
     requested_grant,
 )
 from evidence.errors import ApiException
-from evidence.models.owners import current_owner
 from evidence.models.grants import Grant, PermissionRequest
+from evidence.models.owners import current_owner
 from evidence.read.records import count_records
 from owner.grants.preview import (
     Sample,

@@ -16,9 +16,9 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from evidence.declarations.roles import normalize_identity
-from evidence.models.owners import Owner
 from evidence.models.connections import Connection
 from evidence.models.digests import person_digest
+from evidence.models.owners import Owner
 from evidence.write import record_fields
 from evidence.write.locks import lock_connections
 from evidence.write.targets import connection_targets
