@@ -132,7 +132,6 @@ def _only_tables_with_rows_are_flushed() -> Iterator[None]:
 WRITTEN_BY_MIGRATE = {"auth_permission", "django_content_type"}
 
 
-
 @pytest.fixture(scope="session", autouse=True)
 def _tests_act_for_the_first_owner(django_test_environment: None) -> Iterator[None]:
     """Requests, commands and jobs name an owner themselves; what a test calls directly is the first one's."""

@@ -22,7 +22,7 @@ class OwnerNotNamedError(AssertionError):
 
 def owned_tables() -> frozenset[str]:
     """Return the tables whose rows each belong to one owner."""
-    names = {model._meta.db_table for model in apps.get_models() if issubclass(model, Owned)}  # noqa: SLF001
+    names = {model._meta.db_table for model in apps.get_models() if issubclass(model, Owned)}
     return frozenset(names | {"evidence_passage"})
 
 
@@ -47,7 +47,7 @@ def _pattern() -> re.Pattern[str]:
 
 def _is_of_the_project() -> bool:
     """Return whether the innermost module of ours on the stack is not a test."""
-    frame = sys._getframe(2)  # noqa: SLF001
+    frame = sys._getframe(2)
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith(PROJECT) and "/.venv/" not in name and name != __file__:

@@ -17,8 +17,8 @@ from django.test.client import ClientHandler
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue, register_client
 from evidence.access.tokens import create_owner_token, create_token
-from evidence.models.owners import get_or_create_owner
 from evidence.models.grants import Grant, Package
+from evidence.models.owners import get_or_create_owner
 from evidence.search.embedding import configured_embedder
 from evidence.write.connections import create_connection
 from evidence.write.declaration_store import declare

@@ -13,9 +13,11 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import pause_client, resume_client, revoke_grant
 from evidence.access.quotas import set_quotas, set_tripwire_share
 from evidence.models.grants import Grant
+from evidence.models.owners import act_for
 from evidence.models.quotas import Alert
 from tests.api.test_limits import limit
 from tests.operations.test_erasing_while_read import interrupt, nothing
+from tests.owners import OWNER_ID
 from tests.world import NOW, PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"
@@ -57,7 +59,7 @@ def overtake(first: Callable[[], object], second: Callable[[], object]) -> None:
         finally:
             connection.close()
 
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1, initializer=act_for, initargs=(OWNER_ID,)) as pool:
         with transaction.atomic():
             first()
             waiting: Future[None] = pool.submit(run_second)

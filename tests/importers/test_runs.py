@@ -13,8 +13,8 @@ from django.db import connection as db
 from django.utils import timezone
 
 from evidence.errors import InvalidRequest
-from evidence.models.owners import get_or_create_owner
 from evidence.models.connections import Connection
+from evidence.models.owners import get_or_create_owner
 from evidence.write.record_erasure import delete_record
 from importers.core.importer import ImportRequest
 from importers.mail import mailboxes

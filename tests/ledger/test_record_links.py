@@ -19,6 +19,7 @@ from evidence.ledger.verification import export_lines, verify
 from evidence.models.ledger import Disclosure, Pseudonym
 from evidence.write.record_erasure import delete_record
 from tests.ledger.test_whole_or_not import tamper
+from tests.owners import OWNER_ID
 from tests.world import NOW, PERSONAL, World
 
 LIST = "/v1/streams/messages/records"
@@ -80,8 +81,8 @@ def test_two_swapped_links_are_a_fault(read: World) -> None:
 
 def test_a_second_record_under_a_pseudonym_is_a_fault(read: World) -> None:
     one = pseudonyms()[0]
-    tamper("INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym, nonce)"
-           " VALUES (%s, 'messages', 'other', %s, %s)", PERSONAL, one.pseudonym, one.nonce)  # fmt: skip
+    tamper("INSERT INTO evidence_pseudonym (owner_id, connection_id, stream, record_key, pseudonym, nonce)"
+           " VALUES (%s, %s, 'messages', 'other', %s, %s)", OWNER_ID, PERSONAL, one.pseudonym, one.nonce)  # fmt: skip
     assert messages(read) == [CHANGED]
 
 
@@ -101,8 +102,8 @@ def test_an_erased_record_leaves_the_ledger_whole(read: World) -> None:
 def test_a_link_added_for_an_erased_record_is_a_fault(read: World) -> None:
     one = pseudonyms()[0]
     delete_record(PERSONAL, stream="messages", record_key=one.record_key, suppress=True, now=NOW)
-    tamper("INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym)"
-           " VALUES (%s, 'messages', %s, %s)", PERSONAL, one.record_key, one.pseudonym)  # fmt: skip
+    tamper("INSERT INTO evidence_pseudonym (owner_id, connection_id, stream, record_key, pseudonym)"
+           " VALUES (%s, %s, 'messages', %s, %s)", OWNER_ID, PERSONAL, one.record_key, one.pseudonym)  # fmt: skip
     assert messages(read) == [CHANGED]
 
 

@@ -173,7 +173,9 @@ def test_a_fork_is_named(kept: World) -> None:
 
 def test_rows_smuggled_in_at_the_end_are_not_counted(kept: World) -> None:
     tamper(
-        "INSERT INTO evidence_disclosure SELECT chain, seq + 1, at, client_id, token_id, request_id,"
+        "INSERT INTO evidence_disclosure (owner_id, chain, seq, at, client_id, token_id, request_id,"
+        " route, covered, record_count, size_bytes, pseudonyms, record_digests, previous, digest)"
+        " SELECT owner_id, chain, seq + 1, at, client_id, token_id, request_id,"
         " route, covered, record_count, size_bytes, pseudonyms, record_digests, digest, digest"
         " FROM evidence_disclosure WHERE seq = 5"
     )

@@ -11,10 +11,10 @@ from pathlib import Path
 from django.utils import timezone
 from typing_extensions import override
 
-from tests.owners import OWNER_ID
 from importers.authoring.https_server import write_certificate
 from operations.notifications import delivery, store
 from operations.notifications.models import Notification, NotificationChannel, NotificationKind
+from tests.owners import OWNER_ID
 
 PASSWORD = "p4ss of the mail account"
 

@@ -15,8 +15,8 @@ from demo import life
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue
 from evidence.models.clients import Client as AgentClient
-from evidence.models.owners import get_or_create_owner
 from evidence.models.connections import Connection
+from evidence.models.owners import get_or_create_owner
 from evidence.models.records import Record
 from evidence.write.connections import create_connection
 from operations import demo_data

@@ -11,8 +11,10 @@ from evidence.api import base_views
 from evidence.erasure import erase_record, run_erasure
 from evidence.ledger.verification import verify
 from evidence.ledger.writer import record_disclosure
+from evidence.models.owners import act_for
 from evidence.write.erasure_orders import ErasureScope, create_erasure
 from tests.operations.test_erasing import places_of
+from tests.owners import OWNER_ID
 from tests.world import NOW, PERSONAL, World, mail
 
 KEY = "zqvxmark-key"
@@ -52,7 +54,7 @@ def over_another_connection(work: Callable[[], object]) -> None:
         finally:
             connection.close()
 
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1, initializer=act_for, initargs=(OWNER_ID,)) as pool:
         pool.submit(alone).result()
 
 

@@ -17,7 +17,6 @@ from evidence.access.grants import GrantRequest, issue, register_client
 from evidence.access.owner_notices import ReadShare, pause_by_tripwire
 from evidence.events import webhook_client
 from evidence.models.clients import Client
-from tests.owners import OWNER_ID
 from evidence.models.sources import Source
 from evidence.write.sealed_values import SealedError
 from importers.authoring.https_server import HttpsServer, https_server
@@ -37,6 +36,7 @@ from tests.operations.notification_receivers import (
     announce,
     mail_server,
 )
+from tests.owners import OWNER_ID
 from tests.world import PERSONAL, World
 
 pytestmark = pytest.mark.slow

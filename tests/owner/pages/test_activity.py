@@ -23,8 +23,8 @@ from evidence.ledger.disclosures import disclosures_of_record, read_disclosures
 from evidence.ledger.proof import verify_daily
 from evidence.ledger.readings import recount_shown_records
 from evidence.models.clients import Client
-from evidence.models.owners import Owner
 from evidence.models.connections import Connection
+from evidence.models.owners import Owner
 from evidence.write.record_erasure import delete_record
 from owner.activity import activity_page
 from owner.activity.usage_charts import Share
