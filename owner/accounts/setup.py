@@ -107,7 +107,7 @@ class SetUpForm(PreferencesForm):
     password = forms.CharField(
         label="Password",
         strip=False,
-        help_text="At least 8 characters, not only digits and not a common password.",
+        help_text="At least 12 characters, not only digits and not a common password.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
     again = forms.CharField(

@@ -196,7 +196,7 @@ def test_the_owner_changes_the_password(world: World) -> None:
     user = User.objects.create_superuser("owner", password="correct horse battery")
     browser = Browser().sign_in(user)
     page = browser.open("/admin/password_change/")
-    assert "Old password New password At least 8 characters" in page.text
+    assert "Old password New password At least 12 characters" in page.text
     form = page.form
     form.fill("old_password", "correct horse battery")
     form.fill("new_password1", "another long phrase")
