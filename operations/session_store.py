@@ -2,9 +2,13 @@
 
 The key in the browser's cookie signs the owner in. If the database held the key itself, anyone who
 reads the database or a copy of it could sign in as the owner.
+
+A session ends SESSION_COOKIE_AGE after it began, or MAX_IDLE after its last use. A session that the
+owner asked to keep has no limit on idle time, and ends KEPT_LIFETIME after signing in.
 """
 
 import base64
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.sessions.backends import db
@@ -18,6 +22,17 @@ from evidence.access.crypto import digests_for
 PURPOSE = "session key"
 DIGEST_BYTES = 30
 """As many as the library's column of 40 characters takes."""
+MAX_IDLE = timedelta(hours=12)
+RENEWAL_INTERVAL = timedelta(minutes=15)
+"""Uses within this time do not write to the database."""
+KEPT_LIFETIME = timedelta(days=30)
+_KEPT, _END = "kept", "_session_expiry"
+
+
+def keep(session: SessionBase) -> None:
+    """Let the session last for KEPT_LIFETIME, however rarely it is used."""
+    session.set_expiry(KEPT_LIFETIME)
+    session[_KEPT] = True
 
 
 class SessionStore(db.SessionStore):
@@ -38,7 +53,10 @@ class SessionStore(db.SessionStore):
         if row is None:
             self._session_key = None
             return {}
-        return self.decode(row.session_data)
+        data: dict[str, Any] = self.decode(row.session_data)
+        if _END in data and (end := _expire_date(data)) - row.expire_date > RENEWAL_INTERVAL:
+            rows.update(expire_date=end)
+        return data
 
     @override
     def exists(self, session_key: str) -> bool:
@@ -46,8 +64,10 @@ class SessionStore(db.SessionStore):
 
     @override
     def create_model_instance(self, data: dict[str, Any]) -> AbstractBaseSession:
+        data.setdefault(_END, self.get_expiry_date().isoformat())
         row: AbstractBaseSession = super().create_model_instance(data)
         row.session_key = self._row_key(row.session_key)
+        row.expire_date = _expire_date(data)
         return row
 
     @override
@@ -63,6 +83,12 @@ class SessionStore(db.SessionStore):
             rows = self.model.objects.filter(session_key__in=[current, *earlier])
             return rows.values_list("session_key", flat=True).first() or current
         return current
+
+
+def _expire_date(data: dict[str, Any]) -> datetime:
+    """Return when a session that is used now ends."""
+    end = datetime.fromisoformat(data[_END])
+    return end if data.get(_KEPT) else min(end, timezone.now() + MAX_IDLE)
 
 
 def _text(digest: bytes) -> str:

@@ -6,6 +6,7 @@ added, offered and removed here too.
 
 from typing import Any, cast
 
+from django import forms
 from django.contrib import messages
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth.forms import AuthenticationForm
@@ -30,6 +31,7 @@ from django.views.decorators.http import require_POST
 from django.views.generic import FormView
 from typing_extensions import override
 
+from operations import session_store
 from owner import passkeys, second_factor
 from owner.accounts import known_browsers, sign_in_throttle, step_up
 from owner.accounts.proxy_backend import is_proxy_session
@@ -57,6 +59,10 @@ class SignInForm(AdminAuthenticationForm):
     error_messages = AdminAuthenticationForm.error_messages | {
         "invalid_login": "Wrong user name or password. Passwords are case-sensitive."
     }
+    keep = forms.BooleanField(
+        label=f"Keep me signed in for {session_store.KEPT_LIFETIME.days} days. Only on your own device.",
+        required=False,
+    )
     retry_after: int | None = None
 
     @override
@@ -106,6 +112,8 @@ class SignInView(LoginView):
     @override
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_valid(form)
+        if form.cleaned_data["keep"]:
+            session_store.keep(self.request.session)
         if second_factor.is_enrolled(form.get_user()):
             return redirect(second_factor_url(self.get_success_url()))
         step_up.mark_confirmed(self.request)

@@ -26,8 +26,8 @@ __all__ = ["receiver"]
 PASSWORD = "correct horse battery"
 
 
-def sign_in(browser: Client) -> str:
-    answer = browser.post("/login", {"username": "alice", "password": PASSWORD})
+def sign_in(browser: Client, **more: str) -> str:
+    answer = browser.post("/login", {"username": "alice", "password": PASSWORD, **more})
     assert answer.status_code == 302
     return browser.cookies["pdpp-session"].value
 
@@ -128,6 +128,47 @@ def test_a_cookie_that_is_no_session_key_leads_to_the_sign_in(alice: User, cooki
     browser.cookies["pdpp-session"] = cookie
 
     assert browser.get("/admin/").status_code == 302
+
+
+@pytest.mark.django_db
+def test_a_session_ends_after_twelve_hours_without_use(alice: User) -> None:
+    now = timezone.now()
+    unused, used = sign_in(Client()), sign_in(Client())
+
+    with travel(now + timedelta(hours=11)):
+        assert opens_the_site(used)
+    with travel(now + timedelta(hours=12, minutes=1)):
+        assert (opens_the_site(unused), opens_the_site(used)) == (False, True)
+    with travel(now + timedelta(hours=25)):
+        assert not opens_the_site(used)
+
+
+@pytest.mark.django_db
+def test_a_session_ends_seven_days_after_signing_in(alice: User) -> None:
+    now = timezone.now()
+    session_key = sign_in(Client())
+
+    opened = set()
+    for hours in range(10, 7 * 24 + 10, 10):
+        with travel(now + timedelta(hours=hours)):
+            if opens_the_site(session_key):
+                opened.add(hours)
+
+    assert opened == {*range(10, 7 * 24, 10)}
+
+
+@pytest.mark.django_db
+def test_a_session_that_is_kept_ends_thirty_days_after_signing_in(alice: User) -> None:
+    now = timezone.now()
+    browser = Client()
+    assert "Keep me signed in" in browser.get("/login").content.decode()
+    session_key = sign_in(browser, keep="on")
+
+    assert browser.cookies["pdpp-session"]["max-age"] > 29 * 24 * 3600
+    with travel(now + timedelta(days=29)):
+        assert opens_the_site(session_key)
+    with travel(now + timedelta(days=30, minutes=1)):
+        assert not opens_the_site(session_key)
 
 
 @pytest.mark.django_db
