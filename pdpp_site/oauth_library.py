@@ -20,6 +20,5 @@ OAUTH2_PROVIDER: Mapping[str, object] = {
     **{f"COMPLIANT_BCP_RFC9700_{rule}": True for rule in RFC_9700},
     # owner.oauth.uris allows loopback and private-use schemes.
     "ALLOWED_REDIRECT_URI_SCHEMES": ["https"],
-    "ALLOW_LOCALHOST_LOOPBACK": True,
     "REFRESH_TOKEN_REUSE_PROTECTION": True,
 }

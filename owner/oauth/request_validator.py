@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
-from oauth2_provider.models import redirect_to_uri_allowed
 from oauth2_provider.oauth2_validators import OAuth2Validator
 from oauthlib.common import Request
 from oauthlib.oauth2.rfc6749 import errors
@@ -16,7 +15,7 @@ from typing_extensions import override
 
 from evidence import limits
 from owner.oauth import codes, requests, tokens
-from owner.oauth.uris import OFFLINE_SCOPE, SCOPE, is_unambiguous, single_resource
+from owner.oauth.uris import OFFLINE_SCOPE, SCOPE, is_registered, single_resource
 
 
 class FreshAuthorizationRequired(errors.InvalidGrantError):
@@ -100,9 +99,7 @@ class RequestValidator(OAuth2Validator):
     def validate_redirect_uri(
         self, client_id: str, redirect_uri: str, request: Request, *args: Any, **kwargs: Any
     ) -> bool:
-        return is_unambiguous(redirect_uri) and bool(
-            redirect_to_uri_allowed(redirect_uri, list(request.client.redirect_uris))
-        )
+        return is_registered(redirect_uri, request.client.redirect_uris)
 
     @override
     def get_default_redirect_uri(

@@ -1,5 +1,6 @@
 """Validate redirect URIs, and map resource indicators (RFC 8707) to this server's resources."""
 
+import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -55,6 +56,23 @@ def is_registrable(uri: str) -> bool:
             return parts.hostname in LOOPBACK_HOSTS
         case scheme:
             return scheme not in FORBIDDEN_SCHEMES
+
+
+LOOPBACK_ADDRESS = re.compile(r"(http://(?:localhost|127\.0\.0\.1|\[::1\])):[0-9]+(?=[/?]|$)")
+
+
+def is_registered(uri: str, registered: Sequence[str]) -> bool:
+    """Return whether `uri` equals a registered one, but for the port of an http address on loopback.
+
+    Apps on the owner's computer listen on a port that is free at the time (RFC 8252, 7.3).
+    """
+    known = {_without_loopback_port(each) for each in registered}
+    return is_unambiguous(uri) and _without_loopback_port(uri) in known
+
+
+def _without_loopback_port(uri: str) -> str:
+    match = LOOPBACK_ADDRESS.match(uri)
+    return uri if match is None else match[1] + uri[match.end() :]
 
 
 def display_host(uri: str) -> str:

@@ -192,11 +192,34 @@ def test_unregistered_redirect_uri_gets_no_redirect(asking: Asking) -> None:
         {"redirect_uri": "http://localhost@thief.example:33418/callback"},
         {"redirect_uri": "http://localhost:33418\\@thief.example/callback"},
         {"redirect_uri": "https://localhost:33418/callback"},
+        {"redirect_uri": "http://localhost:33418/callback;more=1"},
+        {"redirect_uri": "http://localhost:33418/callback?"},
+        {"redirect_uri": "HTTP://localhost:33418/callback"},
+        {"redirect_uri": "http://LOCALHOST:33418/callback"},
+        {"redirect_uri": "http://localhost:/callback"},
         {"redirect_uri": "http://127.0.0.1:33418/callback"},
     ):
         answer = asking.ask(**wrong)
         assert answer.status_code == 400, wrong
         assert "Location" not in answer, wrong
+
+
+def test_redirect_uri_elsewhere_than_on_loopback_is_compared_exactly(world: World) -> None:
+    registered = "https://app.example/callback?from=pdpp"
+    asking = Asking.registered(redirect_uris=[registered, "cursor://anysphere.mcp/callback"])
+
+    assert asking.ask(redirect_uri=registered).status_code == 200
+    for wrong in (
+        "https://app.example:443/callback?from=pdpp",
+        "https://APP.example/callback?from=pdpp",
+        "https://app.example/callback?from=pdpp&more=1",
+        "https://app.example/callback;more?from=pdpp",
+        "https://app.example/x/../callback?from=pdpp",
+        "cursor://anysphere.mcp:1/callback",
+        "CURSOR://anysphere.mcp/callback",
+    ):
+        answer = asking.ask(redirect_uri=wrong)
+        assert (answer.status_code, "Location" in answer) == (400, False), wrong
 
 
 @pytest.mark.parametrize(
