@@ -66,14 +66,12 @@ def with_security_headers(view: View) -> View:
 
 
 def owner_required(view: View) -> View:
-    """Restrict a view to the owner, redirect others to sign-in, and forbid caching."""
+    """Restrict a view to the owner, and redirect others to sign-in."""
 
     @wraps(view)
     def inner(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not is_owner(request.user):
             return redirect_to_login(request.get_full_path())
-        response = with_security_headers(view)(request, *args, **kwargs)
-        response["Cache-Control"] = "private, no-store"
-        return response
+        return with_security_headers(view)(request, *args, **kwargs)
 
     return cast("View", inner)

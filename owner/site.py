@@ -19,7 +19,6 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, URLResolver, path, reverse
 from django.utils import timezone
-from django.utils.cache import add_never_cache_headers
 from typing_extensions import override
 
 from evidence.models.owners import Owner, get_or_create_owner
@@ -150,9 +149,7 @@ class OwnerSite(AdminSite):
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponse:
-    response = redirect_to_login(request.GET.get(REDIRECT_FIELD_NAME) or reverse("admin:index"))
-    add_never_cache_headers(response)
-    return response
+    return redirect_to_login(request.GET.get(REDIRECT_FIELD_NAME) or reverse("admin:index"))
 
 
 owner_site = OwnerSite(name="admin")

@@ -80,7 +80,6 @@ def error_response(request: HttpRequest, error: ApiException) -> HttpResponse:
             error_responses.error_body(error, request_id=request_id), status=status
         )
     response["Request-Id"] = response["X-Request-Id"] = request_id
-    response["Cache-Control"] = "no-store"
     if status == 503:
         response["Retry-After"] = error_responses.RETRY_SECONDS
     return response

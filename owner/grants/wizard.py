@@ -78,7 +78,6 @@ def review_page(request: HttpRequest, review: Review) -> HttpResponse:
     }
     status = 422 if review.edit["error"] else 200
     response = render(request, "owner/grants/review.html", context, status=status)
-    response["Cache-Control"] = "private, no-store"
     response["X-Frame-Options"] = "DENY"
     return response
 

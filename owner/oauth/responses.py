@@ -71,9 +71,7 @@ def rate_limited_response(error: RateLimitExceeded) -> JsonResponse:
 def message_page(request: HttpRequest, title: str, text: str, *, status: int) -> HttpResponse:
     """Render a page with one message."""
     context = {"title": title, "text": text}
-    response = render(request, "owner/oauth/message.html", context, status=status)
-    response["Cache-Control"] = "no-store"
-    return response
+    return render(request, "owner/oauth/message.html", context, status=status)
 
 
 def redirect_to_client(location: str) -> HttpResponse:
@@ -89,7 +87,6 @@ def allow_form_redirect(response: HttpResponse, redirect_uri: str) -> HttpRespon
     policy = response.headers.get("Content-Security-Policy", "")
     allowed = f"form-action 'self' {form_action_source(redirect_uri)}"
     response["Content-Security-Policy"] = policy.replace("form-action 'self'", allowed)
-    response["Cache-Control"] = "no-store"
     return response
 
 

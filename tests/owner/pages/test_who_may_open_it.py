@@ -106,6 +106,16 @@ def test_no_page_is_cached_or_loads_from_other_hosts(world: World, alice: Browse
         assert answer["Referrer-Policy"] == "same-origin", address
 
 
+def test_no_answer_to_a_signed_in_browser_is_cached(world: World, alice: Browser) -> None:
+    person = {"Accept": "text/html"}
+    for address in ("/device", "/nothing", "/admin/nothing/", "/people/nobody", "/oauth/authorize"):
+        assert "no-store" in alice.http.get(address, headers=person)["Cache-Control"], address
+        assert "no-store" in alice.http.post(address, headers=person)["Cache-Control"], address
+    style_sheet = alice.http.get("/static/owner/pages.css")
+    style_sheet.close()
+    assert "max-age=60" in style_sheet["Cache-Control"]
+
+
 def test_no_page_of_the_site_has_scripts_or_styles_inside(world: World, alice: Browser) -> None:
     for address in addresses(world):
         if address.endswith(".csv"):
