@@ -20,7 +20,13 @@ from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
 from owner.oauth import authorization_request, clients, requests, tokens
 from owner.oauth.device_flow import device_response
-from owner.oauth.responses import error_response, json_response, rate_limited_response
+from owner.oauth.responses import (
+    client_error_response,
+    error_response,
+    json_response,
+    rate_limited_response,
+)
+from owner.oauth.server import DEVICE_GRANT
 from owner.oauth.uris import SCOPE, single_resource
 
 if TYPE_CHECKING:
@@ -54,6 +60,8 @@ def agent_connect(request: HttpRequest) -> HttpResponse:
         )
     except _ConnectError as error:
         return error_response(error.error, str(error), status=error.status)
+    except clients.InvalidClientError as error:
+        return client_error_response(error)
     except clients.InvalidClientMetadataError as error:
         return error_response("invalid_request", str(error))
     except RateLimitExceeded as error:
@@ -96,15 +104,15 @@ def _registration(
     pushed: "PendingRequest | None",
     now: datetime,
 ) -> "Registration":
-    client_id = parameters.get("client_id")
-    if pushed is not None:
-        if client_id not in (None, pushed.registration_id):
+    client_id = parameters.get("client_id") or (pushed and pushed.registration_id)
+    if client_id or "Authorization" in request.headers:
+        known = clients.authenticate_client(request, {**parameters, "client_id": client_id or ""})
+        if pushed is not None and pushed.registration_id != known.pk:
             raise _ConnectError("invalid_client", "Another client pushed the request.", status=403)
-        return pushed.registration
-    if client_id:
-        known = requests.find_registration(client_id)
-        if known is None:
-            raise _ConnectError("invalid_client", "Unknown client. Register it first.")
+        if DEVICE_GRANT not in known.grant_types:
+            raise _ConnectError(
+                "unauthorized_client", "The client is not registered for the device grant."
+            )
         return known
     metadata = clients.validate_client_metadata(
         {**DEVICE_METADATA, "client_name": parameters.get("client_name", "")}

@@ -290,6 +290,39 @@ def test_an_attempt_of_an_unknown_client_is_refused(device: Asking) -> None:
     )
 
 
+def test_a_client_with_a_secret_proves_itself_to_connect(device: Asking) -> None:
+    device_grant = {"redirect_uris": [], "token_endpoint_auth_method": "client_secret_post"}
+    registered = device.register(**device_grant).json()
+    device.client_id, secret = registered["client_id"], registered["client_secret"]
+    proof = {"client_id": device.client_id, "client_secret": secret}
+    pushed = {**proof, "authorization_details": json.loads(DETAIL)}
+    stored = device.program.post("/oauth/par", json.dumps(pushed), "application/json").json()
+
+    for more in ({}, {"request_uri": stored["request_uri"]}):
+        for wrong in ({}, {"client_secret": "guessed"}):
+            refused = connect(device, **more, **wrong)
+            assert (refused.status_code, refused.json()["error"]) == (400, "invalid_client")
+        assert connect(device, client_secret=secret, **more).status_code == 201
+
+
+def test_a_client_without_the_device_grant_cannot_connect(device: Asking) -> None:
+    device.client_id = device.register().json()["client_id"]
+
+    refused = connect(device)
+
+    assert (refused.status_code, refused.json()["error"]) == (400, "unauthorized_client")
+    assert not PendingRequest.unscoped.exists()
+
+
+def test_the_name_of_a_command_line_is_shown_as_unverified(world: World, device: Asking) -> None:
+    device.client_id = device.register(redirect_uris=[], client_name="Claude").json()["client_id"]
+    attempt = connect(device).json()
+
+    page = Page("/device", the_page(device, attempt["user_code"]))
+
+    assert "Claude wants to read your records Not verified: any app can use this name." in page.text
+
+
 def test_an_attempt_may_name_a_pushed_request(world: World, device: Asking) -> None:
     pushed = device.program.post(
         "/oauth/par",
