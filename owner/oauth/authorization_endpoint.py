@@ -49,7 +49,11 @@ def authorize(request: HttpRequest) -> HttpResponse:
     except FatalAuthorizationError as error:
         return message_page(request, "Invalid request", f"{error} {START_AGAIN}", status=400)
     except AuthorizationError as error:
-        return redirect_to_client(error.location(requested_url(request)))
+        # Anyone can register an address. It gets no redirect before the owner has answered its app
+        # once, or links to this server would lead anywhere (RFC 9700, 4.11.2).
+        if is_owner(request.user) and requests.was_answered(error.client_id):
+            return redirect_to_client(error.location(requested_url(request)))
+        return message_page(request, "Invalid request", f"{error} {START_AGAIN}", status=400)
 
 
 def _show_page(request: HttpRequest, now: datetime) -> HttpResponse:

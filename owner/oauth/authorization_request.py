@@ -48,14 +48,14 @@ class FatalAuthorizationError(Exception):
 
 
 class AuthorizationError(Exception):
-    """The request is refused; the location returns the error to the client."""
+    """The request is refused; the location returns the error to the client `client_id`."""
 
     def __init__(
-        self, redirect_uri: str, *, error: str, description: str, state: str | None
+        self, redirect_uri: str, *, client_id: str, error: str, description: str, state: str | None
     ) -> None:
         description = description or default_description(error)
         super().__init__(description)
-        self.error = error
+        self.client_id, self.error = client_id, error
         self._redirect_uri = redirect_uri
         self._members = {"error": error, "error_description": description, "state": state}
 
@@ -106,6 +106,7 @@ def validate_authorization_request(query: str, *, now: datetime) -> Authorizatio
     except OAuth2Error as error:
         raise AuthorizationError(
             error.redirect_uri,
+            client_id=error.client_id,
             error=str(error.error),
             description=error.description,
             state=error.state,
@@ -123,6 +124,7 @@ def _build_request(
         error, description = problem or ("invalid_target", "")
         raise AuthorizationError(
             credentials["redirect_uri"],
+            client_id=credentials["client_id"],
             error=error,
             description=description,
             state=credentials["state"],

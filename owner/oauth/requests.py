@@ -99,6 +99,11 @@ def mark_registration_used(row: Registration, *, now: datetime) -> None:
     Registration.unscoped.filter(pk=row.pk).update(used_at=now)
 
 
+def was_answered(client_id: str) -> bool:
+    """Return whether the owner has answered a request of the client."""
+    return Registration.unscoped.filter(client_id=client_id).exclude(used_at=None).exists()
+
+
 def delete_unused_registrations(now: datetime) -> int:
     """Delete registrations that were not used for three days. Returns their number."""
     with_package = Package.unscoped.filter(client_id=OuterRef("client_id"))

@@ -160,7 +160,23 @@ def test_token_request_for_another_resource_is_refused(asking: Asking) -> None:
     assert elsewhere.json()["error"] == "invalid_target"
 
 
+def test_error_of_an_app_that_the_owner_never_answered_is_shown(asking: Asking) -> None:
+    wrong = {"response_type": "token", "resource": "https://elsewhere.example/mcp"}
+    for browser in (asking.owner, asking.program):
+        for name, value in wrong.items():
+            answer = browser.get("/oauth/authorize", asking.parameters(**{name: value}))
+            assert (answer.status_code, "Location" in answer) == (400, False)
+            assert "Start again in the app." in answer.content.decode()
+
+    asking.code()
+
+    assert told(asking.ask(**wrong))["error"] == "unsupported_response_type"
+    signed_out = asking.program.get("/oauth/authorize", asking.parameters(**wrong))
+    assert (signed_out.status_code, "Location" in signed_out) == (400, False)
+
+
 def test_invalid_request_is_returned_to_the_client_and_described(asking: Asking) -> None:
+    asking.code()
     challenges = ("short", "x" * 44, f"{'x' * 42}=", f"{'x' * 42}+")
     for error, wrong in (
         ("invalid_request", {"code_challenge_method": "plain"}),
@@ -385,11 +401,13 @@ def test_sign_in_under_another_loopback_name_is_one_under_that_name(asking: Aski
 
 
 def test_another_server_on_this_computer_is_another_resource(asking: Asking) -> None:
+    asking.code()
     for origin in ("http://localhost:9999", "http://localhost", "https://localhost:8000"):
         assert told(asking.ask(resource=f"{origin}/mcp"))["error"] == "invalid_target"
 
 
 def test_errors_under_another_loopback_name_are_of_that_issuer(asking: Asking) -> None:
+    asking.code()
     asking.owner.defaults["HTTP_HOST"] = "localhost:8000"
 
     assert told(asking.ask(resource="https://elsewhere.example"))["iss"] == LOCALHOST
