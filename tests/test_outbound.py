@@ -5,7 +5,12 @@ import ipaddress
 import pytest
 from oauth2_provider import cimd
 
-from evidence.ssrf_guard import BlockedAddressError, is_public, public_addresses
+from evidence.ssrf_guard import (
+    BlockedAddressError,
+    is_public,
+    private_addresses,
+    public_addresses,
+)
 
 # https://www.iana.org/assignments/iana-ipv4-special-registry, and multicast.
 IPV4 = (
@@ -28,6 +33,33 @@ EMBEDDING = (
     "2002:a00:1::", "64:ff9b::a00:1", "64:ff9b::7f00:1", "64:ff9b:1::a00:1",
     "2001:0:4136:e378:8000:63bf:80ff:fffe",
 )  # fmt: skip
+METADATA = (
+    "100.100.100.200", "168.63.129.16", "169.254.169.254", "169.254.170.2", "192.0.0.192",
+    "fd00:42::42", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fe80::a9fe:a9fe",
+)  # fmt: skip
+"""Where clouds serve the keys of a machine to whatever asks from it."""
+EMBEDDED_METADATA = (
+    "2002:a9fe:a9fe::", "64:ff9b::a9fe:a9fe", "64:ff9b::a83f:8110", "::ffff:169.254.169.254",
+    "::ffff:168.63.129.16", "::ffff:100.100.100.200", "::169.254.169.254", "64:ff9b:1::a9fe:a9fe",
+    "::ffff:0:169.254.169.254",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("address", METADATA + EMBEDDED_METADATA)
+def test_metadata_of_clouds_is_refused_where_private_addresses_are_allowed(address: str) -> None:
+    assert not is_public(address)
+    for addresses in (public_addresses, private_addresses):
+        with pytest.raises(BlockedAddressError):
+            addresses(address, 80)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "127.0.0.1", "fd12:3456::1", "::1",
+     "8.8.8.8", "::ffff:192.168.1.1"],
+)  # fmt: skip
+def test_addresses_of_the_own_network_are_allowed_where_the_owner_says_so(address: str) -> None:
+    assert private_addresses(address, 80) == [address]
 
 
 @pytest.mark.parametrize("block", IPV4 + IPV6)
