@@ -20,11 +20,20 @@ EXTRA_FIELDS = ("method", "route", "status", "milliseconds")
 """Extra fields of a JSON line; other attributes of a log record, such as a request, are dropped."""
 
 
+MAX_MESSAGE_CHARS = 2_000
+STRANGERS_ADDRESS = re.compile(r"(?<=checking failed - ).*(?= does not match)", re.DOTALL)
+
+
 class RouteNameFilter(logging.Filter):
-    """Replaces the path of a failed request in Django's messages by its route name."""
+    """Replaces the path of a failed request in Django's messages by its route name.
+
+    Leaves out the Origin or Referer of a request that failed Django's CSRF check.
+    """
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.name == "django.security.csrf" and isinstance(record.args, tuple):
+            record.args = tuple(STRANGERS_ADDRESS.sub("…", str(each)) for each in record.args)
         path = getattr(getattr(record, "request", None), "path", None)
         if isinstance(path, str) and isinstance(record.args, tuple):
             # Imported late: access_log needs the settings, which import this module.
@@ -39,7 +48,10 @@ class RouteNameFilter(logging.Filter):
 
 
 class PrivateFormatter(logging.Formatter):
-    """Formats exceptions without their messages, which may quote records, and hides tokens."""
+    """Formats exceptions without their messages, which may quote records, and hides tokens.
+
+    Messages are cut after MAX_MESSAGE_CHARS.
+    """
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -52,6 +64,11 @@ class PrivateFormatter(logging.Formatter):
 
     def format_line(self, record: logging.LogRecord) -> str:
         return super().format(record)
+
+    @override
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = _cut(record.message)
+        return super().formatMessage(record)
 
     @override
     def formatException(self, ei: ExceptionInfo) -> str:
@@ -72,12 +89,16 @@ class PrivateJsonFormatter(PrivateFormatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _cut(record.getMessage()),
         }
         line |= {name: getattr(record, name) for name in EXTRA_FIELDS if hasattr(record, name)}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return orjson.dumps(line, default=str).decode()
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= MAX_MESSAGE_CHARS else f"{message[:MAX_MESSAGE_CHARS]}…"
 
 
 OWN_LOGGERS = (

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from operations.log_config import PrivateFormatter, RouteNameFilter
+from operations.log_config import PrivateFormatter, PrivateJsonFormatter, RouteNameFilter
 from owner.accounts import setup
 
 
@@ -74,3 +74,26 @@ def test_csrf_failure_is_logged_by_route(log: io.StringIO) -> None:
 
     assert "Forbidden" in log.getvalue()
     assert "the-token" not in log.getvalue()
+
+
+@pytest.mark.parametrize("header", ["HTTP_ORIGIN", "HTTP_REFERER"])
+def test_csrf_failure_is_logged_without_the_address_that_a_stranger_sent(
+    log: io.StringIO, header: str
+) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    sent = {header: f"https://stranger.example/{'x' * 50_000}", "wsgi.url_scheme": "https"}
+
+    assert strict.post("/login", **sent).status_code == 403
+
+    assert "checking failed - … does not match any trusted origins.): /login" in log.getvalue()
+    assert "stranger" not in log.getvalue()
+
+
+@pytest.mark.parametrize("formatter", [PrivateFormatter, PrivateJsonFormatter])
+def test_a_long_message_is_cut(formatter: type[PrivateFormatter]) -> None:
+    record = logging.LogRecord("x", logging.ERROR, __file__, 1, "%s", ("é" * 50_000,), None)
+
+    line = formatter("{levelname} {name}: {message}", style="{").format(record)
+
+    assert 1_000 < len(line) < 3_000
+    assert "…" in line
