@@ -10,6 +10,7 @@ from operations import tracer
 from pdpp_site import mcp_endpoints
 from pdpp_site.asgi_app import AsgiApp
 
+os.umask(0o077)  # as in pdpp_site.command_line, for other servers
 spans = tracer.create_tracer()
 application = AsgiApp(
     application=django_application,

@@ -145,6 +145,7 @@ def main() -> None:
 
 
 def _run(argv: list[str]) -> None:
+    os.umask(0o077)  # no other account of the machine may read what this one stores
     gc.disable()  # imports allocate much and leave no garbage
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pdpp_site.settings")
     signal.signal(signal.SIGTERM, _exit_on_signal)

@@ -2,13 +2,20 @@
 
 import contextlib
 import json
+import os
 import signal
 import socket
+import stat
 import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
 
+import httpx2
 import pytest
 
 from operations import health
+from tests.owner.pages.browser import Form, Page
 from tests.pdpp_site.installation import installed, running
 
 pytestmark = pytest.mark.slow
@@ -69,6 +76,64 @@ def test_a_request_that_has_begun_is_finished_also_where_the_server_does_nothing
             assert line.getresponse().status in (401, 405)
             assert server.process.wait(60) == 0
         assert not installation.database_runs()
+
+
+def test_no_other_account_reads_what_a_server_keeps(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with installed(tmp_path) as installation, running(installation) as server:
+            _import_by_page(installation.url, next(x for x in server.lines if "/set-up/" in x))
+            file = str(installation.var / "backups" / "first")
+            key = str(installation.var / "key")
+            (installation.var / "backups").mkdir()
+            made = installation.say("backup", file, "--key-file", key, "--make-key", "--with-keys")
+            assert made.code == 0, made.err
+            assert installation.say("keys", "rotate", "secret").code == 0
+            found = {
+                str(path.relative_to(installation.var)): path.lstat().st_mode
+                for path in (installation.var, *installation.var.rglob("*"))
+            }
+    finally:
+        os.umask(before)
+
+    assert len(found) > 500
+    assert any(path.endswith("export/private.vcf") for path in found)
+    del found["backups"]  # made by this test
+    # Where the server runs as root, PostgreSQL needs a way to its own folder through ours.
+    way = {".", "postgres"}
+    assert {
+        (path, stat.filemode(mode))
+        for path, mode in found.items()
+        if not stat.S_ISSOCK(mode) and mode & (0o076 if path in way else 0o077)
+    } == set()
+
+
+CARD = b"BEGIN:VCARD\r\nVERSION:3.0\r\nFN:Eva Lang\r\nN:Lang;Eva\r\nEND:VCARD\r\n"
+
+
+def _import_by_page(url: str, set_up: str) -> None:
+    """Make the owner's account, import a file, and send another one, all in a browser."""
+    imports = f"{url}/admin/importers/importrun/"
+    with httpx2.Client(follow_redirects=True, timeout=60, headers={"Referer": url}) as browser:
+
+        def send(page: Page, form: Form, **more: Any) -> Page:
+            answers = dict(form.answers) | more.pop("answers", {})
+            answer = browser.post(urljoin(url, form.action), data=answers, **more)
+            assert answer.status_code == 200, answer.text
+            return Page(answer.url.path, answer)
+
+        page = Page(set_up.strip(), browser.get(set_up.strip()))
+        password = {"password": "correct horse battery", "again": "correct horse battery"}
+        send(page, page.form, answers={"username": "alice", **password})
+        page = Page(imports, browser.get(imports))
+        page = send(page, page.form, files={"file": ("eva.vcf", CARD)})
+        page = send(page, page.form, answers={"start": "1"})
+        deadline = time.monotonic() + 60
+        while "Finished" not in page.text:
+            assert time.monotonic() < deadline, page.text
+            page = Page(page.address, browser.get(urljoin(url, page.address)))
+        page = Page(imports, browser.get(imports))
+        send(page, page.form, files={"file": ("private.vcf", CARD)})
 
 
 def _await_refusal(port: int) -> None:
