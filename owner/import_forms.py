@@ -21,6 +21,7 @@ COLUMN_LABELS = {
     "credit": "Money in",
     "currency": "Currency",
     "counterparty": "Name of the other side",
+    "counterparty_account": "Account of the other side",
     "memo": "Purpose",
     "account": "Your account",
     "category": "Category",

@@ -1,7 +1,7 @@
 """Find the account of a CSV statement: in its rows, in the lines above, or in the file name."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from importers.bank import records
@@ -17,6 +17,7 @@ _ACCOUNT_LABEL = re.compile(
     r"|carta|kort|tili|ucet|számla|счет|счёт|карт)|口座|账号|계좌"
 )
 _NAME_COLUMNS = ("account", "konto", "compte", "cuenta", "conto", "card")
+_UNCLEAR_NAMES = ("iban", "kontonummer", "account number")
 _HAS_NUMBER = re.compile(r"\d{4}")
 _BALANCE = re.compile(r"(?i)saldo|balance|stand\b|solde")
 _DATES = re.compile(
@@ -152,8 +153,8 @@ def _is_iban(text: str) -> bool:
     return int("".join(str(int(char, 36)) for char in moved)) % 97 == 1
 
 
-def own_account_column(table: CsvTable, index: int | None, *, used: Iterable[int]) -> int | None:
-    """Return the column if its cells name the owner's account and not that of the other side."""
+def own_account_column(table: CsvTable, index: int | None) -> int | None:
+    """Return the column if its name says that its cells are the owner's account."""
     if index is None:
         return None
     name = plain_name(table.header[index])[0]
@@ -167,13 +168,22 @@ def own_account_column(table: CsvTable, index: int | None, *, used: Iterable[int
     if len(cells) < len(table.rows):
         return None
     names = {plain_name(header)[0] for header in table.header}
-    if {"payee", "payment reference"} <= names:  # N26 writes the account of the payee
-        return None
-    is_other_side = index in used and name in ("iban", "kontonummer", "account number")
-    distinct = len(set(cells))
-    if "sort code" in names or (distinct == 1 and (len(cells) > 1 or not is_other_side)):
+    if "sort code" in names:
         return index
-    return index if name in (*_NAME_COLUMNS, "card number") and distinct * 3 <= len(cells) else None
+    is_repeated = len(set(cells)) * 3 <= len(cells)
+    return index if name in (*_NAME_COLUMNS, "card number") and is_repeated else None
+
+
+def unclear_account_column(table: CsvTable, columns: Mapping[str, int]) -> int | None:
+    """Return the column of one account number, whose name does not say whose account it is.
+
+    It may be that of the owner, or the only other side of a savings account.
+    """
+    index = columns.get("counterparty_account")
+    if index is None or plain_name(table.header[index])[0] not in _UNCLEAR_NAMES:
+        return None
+    cells = list(table.column(index))
+    return index if cells and cells[0] and len(set(cells)) == 1 else None
 
 
 def currency_above(preamble: Iterable[list[str]]) -> str | None:

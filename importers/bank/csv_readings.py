@@ -17,6 +17,7 @@ from importers.bank.csv_accounts import (
     find_account,
     named_account,
     own_account_column,
+    unclear_account_column,
 )
 from importers.bank.csv_columns import (
     CREDITS,
@@ -122,7 +123,7 @@ class ReadingBuilder:
             indicator=indicator,
             signed=frozenset(filter(partial(self._is_negative, columns), ("debit", "credit"))),
             row_signs=row_signs,
-            account=self._account(bank),
+            account=self._account(bank, columns),
             currency=currency,
             bank=bank,
         )
@@ -151,8 +152,9 @@ class ReadingBuilder:
         named |= {f: c for f, c in self._options.columns.items() if c in header}
         if named:
             self.used["columns"] = named
-        own = own_account_column(table, columns.pop("account", None), used=columns.values())
-        columns |= {field: header.index(name) for field, name in named.items() if name in header}
+        own = own_account_column(table, columns.pop("account", None))
+        chosen = {field: header.index(name) for field, name in named.items() if name in header}
+        columns = {f: c for f, c in columns.items() if c not in chosen.values()} | chosen
         if own is not None and "account" not in columns:
             columns = {f: c for f, c in columns.items() if c != own} | {"account": own}
         if "date" not in columns or not columns.keys() & {*AMOUNT_FIELDS}:
@@ -297,8 +299,24 @@ class ReadingBuilder:
     def _row_text(self, row: int) -> str:
         return " | ".join(filter(None, self._table.rows[row][1]))
 
-    def _account(self, bank: Bank | None) -> FoundAccount:
+    def _account(self, bank: Bank | None, columns: dict[str, int]) -> FoundAccount:
+        """Return the account of all rows. Raises ``ChoiceNeeded`` if a number may be its own."""
         found = find_account(self._table, self._file, bank=bank, layout=self._layout)
-        if self._options.account and not found.has_number:
+        if found.has_number:
+            return found
+        if self._options.account:
             return named_account(self._options.account)
+        unclear = unclear_account_column(self._table, columns)
+        named = self._options.columns | (self._remembered.get("columns") or {})
+        is_told = bool(named.keys() & {"account", "counterparty_account"})
+        if bank is None and unclear is not None and not is_told:
+            self._ask_whose_account(self._table.header[unclear], unclear)
         return found
+
+    def _ask_whose_account(self, name: str, index: int) -> NoReturn:
+        number = next(self._table.column(index))
+        raise ChoiceNeeded(
+            f"Is {number} in the column {name} your own account, or that of the other side?",
+            evidence=[self._row_text(row)[:120] for row in range(len(self._table.rows))[:3]],
+            flag=f'--column "account={name}" or --column "counterparty_account={name}"',
+        )
