@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 
@@ -48,19 +49,33 @@ _MEDIA_NAME = re.compile(
     r"(?:IMG|VID|PTT|AUD|DOC|STK)-\d{8}-WA\d+|\d{8}-[A-Z]+-\d{4}|\d{8}-.+", re.I
 )
 _FILE_NAME = re.compile(
-    r"(?:<[^:<>]{2,20}: )?([^<>:/\n]{1,200}\.[A-Za-z0-9]{2,5})(?:>| \([^()]{3,40}\))"
+    rf"\A{MARKS}([^<>:/\n]{{1,200}}\.[A-Za-z0-9]{{2,5}}) \([^()]{{3,40}}\)"
+    r"|<[^:<>\n]{2,20}: ([^<>:/\n]{1,200}\.[A-Za-z0-9]{2,5})>\s*\Z"
 )
+"""A file at the start of a message (Android), or at its end after a caption (iOS)."""
 
 
 def _claim(files: ExportFiles) -> list[ExportFile]:
     chats = _chats(files)
     folders = {chat.path.parent for chat in chats}
-    media = [
-        file
-        for file in files
-        if file not in chats and file.path.parent in folders and _MEDIA_NAME.match(file.path.name)
-    ]
+    beside = [file for file in files if file not in chats and file.path.parent in folders]
+    media = [file for file in beside if _MEDIA_NAME.match(file.path.name)]
+    others = {file.name: file for file in beside if file not in media}
+    if others:
+        named = dict.fromkeys(name for chat in chats for name in _named_files(chat))
+        media += [others[name] for name in named if name in others]
     return chats + media
+
+
+def _named_files(chat: ExportFile) -> Iterator[str]:
+    """Yield the names within the export of the files that a chat names."""
+    for message in _messages(chat):
+        if match := _FILE_NAME.search(message.text):
+            yield _beside(chat, match)
+
+
+def _beside(chat: ExportFile, match: re.Match[str]) -> str:
+    return (chat.path.parent / (match[1] or match[2]).strip()).as_posix()
 
 
 def _chats(files: ExportFiles) -> list[ExportFile]:
@@ -126,10 +141,11 @@ def _read_chat(file: ExportFile, *, media: dict[str, ExportFile], options: Optio
         islice(_messages(file), 5_000), options, chosen=None
     )
     yield ExportItem(file.name, "", 0, lambda: ParsedItem([conversation.record()]))
-    keys = ContentKeys("w_")
+    keys, clock = ContentKeys("w_"), _Clock()
     for message in _messages(file):
         sent_at = parse_time(message, date_order=date_order, zone=options.zone)
         keys.start_group((message.date, message.time))
+        sent_at = clock.next(sent_at)
         author, text = author_and_text(message.author, message.text)
         message = message._replace(author=author, text=text)
         key = keys.key(conversation.id, message.date, message.time, author, text)
@@ -140,8 +156,29 @@ def _read_chat(file: ExportFile, *, media: dict[str, ExportFile], options: Optio
             key=key,
             sent_at=sent_at.isoformat() if sent_at else None,
             file=_message_file(file, message, media),
+            is_cut=clock.is_first,
         )
         yield ExportItem(file.name, f"line {message.line:,}", message.size, parse)
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Adds a microsecond to each further message of a time, so that messages keep their order.
+
+    ``is_first``: no time was different from the first one yet. A later export may begin within it.
+    """
+
+    time: datetime | None = None
+    position: int = 0
+    is_first: bool = True
+
+    def next(self, time: datetime | None) -> datetime | None:
+        if time is None:
+            return None
+        self.is_first = self.is_first and self.time in (None, time)
+        self.position = self.position + 1 if time == self.time else 0
+        self.time = time
+        return time + timedelta(microseconds=self.position)
 
 
 def _chat_name(file: ExportFile) -> str:
@@ -157,12 +194,11 @@ def _message_file(
 ) -> records.MessageFile | None:
     if _OMITTED.match(message.text):
         return records.MessageFile(name="")
-    match = _FILE_NAME.match(message.text.lstrip("\u200e"))
+    match = _FILE_NAME.search(message.text)
     if match is None:
         return None
-    name = match[1].strip()
-    content = media.get((chat.path.parent / name).as_posix())
-    return records.MessageFile(name=name, content=content)
+    content = media.get(_beside(chat, match))
+    return records.MessageFile(name=(match[1] or match[2]).strip(), content=content)
 
 
 def _message(
@@ -172,7 +208,9 @@ def _message(
     key: str,
     sent_at: str | None,
     file: records.MessageFile | None,
+    is_cut: bool,
 ) -> ParsedItem:
+    """Return a message. Of a minute whose start may be cut off, it keeps a place that is stored."""
     item = ParsedItem()
     if sent_at is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=message.date)
@@ -191,6 +229,8 @@ def _message(
         kind="message" if message.author else "system",
         files=[file] if file else [],
     )
+    if is_cut:
+        item.records = [replace(record, unknown=("sent_at",)) for record in item.records]
     return item
 
 

@@ -24,11 +24,11 @@ _TIME_FIRST = re.compile(
 """Vietnamese chats have the time before the date."""
 _MESSAGE_START = re.compile(
     rf"[\[(]?{MARKS}(?P<date>\d{{1,4}}{MARKS}(?:[./-]|년|年)\s?{MARKS}\d{{1,2}}{MARKS}(?:[./-]|월|月)"
-    rf"\s?{MARKS}\d{{1,4}})(?:일|日)?\.?(?:\s?(?:г\.?|BE|พ\.ศ\.))?{MARKS}[,،]?{MARKS}\s+{MARKS}"  # noqa: RUF001
+    rf"\s?{MARKS}\d{{1,4}})(?:일|日)?\.?(?:\s?(?:г\.?|BE|พ\.ศ\.))?{MARKS}(?P<comma>[,،])?{MARKS}\s+{MARKS}"  # noqa: RUF001
     rf"(?:(?P<before>[^\d\s\]]{{1,12}})\s?)?"
     rf"(?P<hour>\d{{1,2}})(?:[:.]|\sh\s)(?P<minute>\d{{2}})(?:[:.](?P<second>\d{{2}}))?"
     rf"(?:{MARKS}\s?{MARKS}(?P<half>{_HALVES}))?{MARKS}"
-    rf"(?:\]\s?|\s?{MARKS}[-\u2013]{MARKS}\s)(?P<rest>.*)",
+    rf"(?:\]\s?|\s?{MARKS}[-\u2013]{MARKS}\s|(?P<mark>[,:])\s)(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _PM = ("p", "오후", "午後", "下午", "晚上", "م", "ب", "μ", "अपराह्न", "ös", "ch", "ip", "em", "e.",
@@ -57,9 +57,12 @@ class ChatMessage(NamedTuple):
 
 
 def match_message_start(text: str) -> re.Match[str] | None:
-    return _MESSAGE_START.match(
+    match = _MESSAGE_START.match(
         _TIME_FIRST.sub(r"\1\3, \2", text.lstrip(_INVISIBLE_MARKS), count=1)
     )
+    # Without a bracket or dash after the time, a line such as 2026-01-13 08:30:01: is one of a log.
+    is_log = match is not None and match["mark"] and not (match["comma"] or match["before"])
+    return None if is_log else match
 
 
 def iter_messages(lines: Iterable[str]) -> Iterator[ChatMessage]:
@@ -149,4 +152,4 @@ def author_and_text(author: str | None, text: str) -> tuple[str | None, str]:
         return None, text
     if _OPEN_QUOTE.search(_QUOTED.sub("", author)):
         return None, f"{author}: {text}"
-    return author, _EDITED.sub("", text)
+    return author.rstrip(), _EDITED.sub("", text)

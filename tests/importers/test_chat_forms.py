@@ -411,3 +411,91 @@ def test_slack_message_of_which_nothing_is_read_has_a_receipt(tmp_path: Path, su
     slack(tmp_path / "slack", {"subtype": subtype})
 
     assert receipts() == {("partly_imported", "message 1")}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Look at this \u200e<attached: 00000012-PHOTO-2026-01-13-12-05-00.jpg>",
+         "00000012-PHOTO-2026-01-13-12-05-00.jpg"),
+        ("plan.pdf \u2022 \u200e1 page \u200e<attached: 00000013-plan.pdf>", "00000013-plan.pdf"),
+        ("\u200e<Anhang: 00000014-AUDIO-2026-01-13.opus>", "00000014-AUDIO-2026-01-13.opus"),
+    ],
+)  # fmt: skip
+def test_whatsapp_file_after_a_caption_is_attached(tmp_path: Path, text: str, name: str) -> None:
+    (tmp_path / "chat").mkdir()
+    (tmp_path / "chat" / "_chat.txt").write_text(
+        f"[13.01.26, 12:05:00] Ida: {text}\n[14.01.26, 12:05:00] Ida: ok\n"
+    )
+    (tmp_path / "chat" / name).write_bytes(b"content")
+
+    run(tmp_path / "chat")
+
+    assert one("attachments", filename=name)["size_bytes"] == 7
+    message = one("messages", has_attachments=True)
+    assert message["text"] == text
+    assert "file_missing" not in {code for code, _ in receipts()}
+
+
+def test_missing_whatsapp_file_after_a_caption_has_a_receipt(tmp_path: Path) -> None:
+    lines = ("[13.01.26, 12:05:00] Ida: Look <attached: a.jpg>", "[14.01.26, 12:05:00] Ida: ok")
+
+    run(chat(tmp_path, *lines))
+
+    assert receipts() == {("file_missing", "line 1")}
+
+
+def test_whatsapp_file_with_any_name_belongs_to_its_chat(tmp_path: Path) -> None:
+    folder = tmp_path / "WhatsApp Chat with Jonas"
+    folder.mkdir()
+    chat(folder, "13.01.26, 08:30 - Ida: offer.txt (file attached)", "14.01.26, 08:30 - Ida: ok")
+    (folder / "offer.txt").write_text("Ninety euros")
+    (folder / "other.txt").write_text("Nothing of the chat")
+
+    run(folder)
+
+    assert one("attachments", filename="offer.txt")["size_bytes"] == 12
+    assert [record["title"] for record in records("documents")] == ["other.txt"]
+    assert receipts() == set()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("2026. 11. 22. 오후 8:30: Ida: hi", "2026. 11. 23. 오전 8:30: Ida: ho"),
+        ("2026. 11. 22. 오후 8:30, Ida : hi", "2026. 11. 23. 오전 8:30, Ida : ho"),
+        ("2026년 11월 22일 오후 8:30, Ida : hi", "2026년 11월 23일 오전 8:30, Ida : ho"),
+        ("22.11.2026, 20:30: Ida: hi", "23.11.2026, 08:30: Ida: ho"),
+        ("[22.11.2026 klo 20.30.00] Ida: hi", "[23.11.2026 klo 8.30.00] Ida: ho"),
+    ],
+)
+def test_whatsapp_messages_without_a_dash(tmp_path: Path, first: str, second: str) -> None:
+    run(chat(tmp_path, first, second))
+
+    times = {record["text"]: record["sent_at"][:16] for record in records("messages")}
+    assert times == {"hi": "2026-11-22T20:30", "ho": "2026-11-23T08:30"}
+    assert {record["author"] for record in records("messages")} == {"Ida"}
+
+
+def test_log_is_no_chat(tmp_path: Path) -> None:
+    (tmp_path / "app.txt").write_text("2026-01-13 08:30:01: job: a\n2026-01-13 08:30:02: job: b\n")
+
+    run(tmp_path / "app.txt")
+
+    assert records("messages") == []
+
+
+def test_whatsapp_messages_of_a_minute_keep_their_order(tmp_path: Path) -> None:
+    texts = [f"number {number}" for number in range(12)]
+    path = chat(tmp_path, *(f"13.01.26, 08:30 - Ida: {text}" for text in texts))
+
+    run(path)
+    keys = {record["text"]: record["id"] for record in records("messages")}
+    path.write_text("\n".join(path.read_text().splitlines()[3:]))
+    run(path)
+
+    # The later export begins within the minute, as WhatsApp limits the number of messages.
+    found = sorted(records("messages"), key=lambda record: record["sent_at"])
+    assert [record["text"] for record in found] == texts
+    assert {record["text"]: record["id"] for record in found} == keys
+    assert found[0]["sent_at"] == "2026-01-13T08:30:00+00:00"
