@@ -15,6 +15,8 @@ from importers.core.sqlite_files import Database, claim_databases, databases, op
 URL_MAX_CHARS = 2_000
 _WINDOWS_EPOCH = 11_644_473_600
 _APPLE_EPOCH = 978_307_200
+_MAX_MILLISECONDS = 100_000_000_000_000
+"""Firefox for Android counts milliseconds; as microseconds this would be in 1973."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ FIREFOX_BROWSER = Browser(
     ("CREATE TABLE moz_places", "CREATE TABLE moz_historyvisits"),
     "SELECT p.url, p.title, v.visit_date AS time FROM moz_historyvisits v"
     " JOIN moz_places p ON p.id = v.place_id ORDER BY v.visit_date, v.id",
-    lambda time: time / 1_000_000,
+    lambda time: time / (1_000_000 if time > _MAX_MILLISECONDS else 1_000),
 )
 SAFARI_BROWSER = Browser(
     "safari",

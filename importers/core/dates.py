@@ -1,13 +1,15 @@
 """Parse dates and Unix timestamps, and detect whether an export writes the day or the month first."""
 
 import re
+import time
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from itertools import groupby, islice, pairwise
 from typing import NamedTuple, NoReturn
 
 from importers.core.importer import ChoiceNeeded
+from importers.core.results import ParsedItem
 
 NUMBERS = re.compile(r"(\d{1,4})\s*[./'-]\s*(\d{1,2})\s*[./'-]\s*(\d{1,4})(?:\D|$)")
 COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})(?:\D|$)")
@@ -20,6 +22,14 @@ BEFORE_REIWA = 2018
 _FLAG = "--date-order dmy, --date-order mdy or --date-order ymd"
 _POSITIONS = {"dmy": (2, 1, 0), "mdy": (2, 0, 1), "ymd": (0, 1, 2), "reiwa": (0, 1, 2)}
 """Positions of year, month and day."""
+
+
+DATES, AS_WRITTEN = "dates", "as-written"
+"""The answer ``--column dates=as-written``: the dates are right, however early or late."""
+PLAUSIBLE_YEARS = range(1971, 2101)
+_CHECKED_DATES = 200
+_CHECKING_SECONDS = 2.0
+_YEAR = re.compile(r"\d{4}(?=-)")
 
 
 class WrittenDate(NamedTuple):
@@ -49,6 +59,30 @@ def to_date(written: WrittenDate, order: str) -> date | None:
         return date(year, month, day)
     except ValueError:
         return None
+
+
+def require_plausible(items: Iterable[ParsedItem], fields: Mapping[str, str]) -> None:
+    """Raise ``ChoiceNeeded`` if most of the first dates are not in PLAUSIBLE_YEARS.
+
+    Such dates come from a wrong unit or epoch. ``fields`` name the time of a record by stream.
+    """
+    until, dates, wrong = time.monotonic() + _CHECKING_SECONDS, 0, list[str]()
+    for item in items:
+        for record in item.records:
+            written = str(record.data.get(fields.get(record.stream, "")) or "")
+            if year := _YEAR.match(written):
+                dates += 1
+                if int(year[0]) not in PLAUSIBLE_YEARS:
+                    wrong.append(written)
+        if dates >= _CHECKED_DATES or time.monotonic() > until:
+            break
+    if len(wrong) * 2 > dates:
+        raise ChoiceNeeded(
+            f"{len(wrong):,} of the first {dates:,} dates are before {PLAUSIBLE_YEARS[0]} or after"
+            f" {PLAUSIBLE_YEARS[-1]}. Are they right?",
+            evidence=wrong[:EVIDENCE_LINES],
+            flag=f"--column {DATES}={AS_WRITTEN} if they are",
+        )
 
 
 def detect_date_order(

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import orjson
+
 from evidence.errors import InvalidRequest
 from importers.core.export_files import ExportFile
 from importers.core.results import ExportItems
@@ -169,6 +171,16 @@ class InstalledImporter:
     twin_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     has_local_times: bool = False
     has_recurring_events: bool = False
+
+    @property
+    def time_fields(self) -> dict[str, str]:
+        """The field by stream that says when something was; empty for an invalid declaration."""
+        try:
+            streams = orjson.loads(self.declaration)["streams"]
+            named = {each["name"]: each.get("consent_time_field") for each in streams}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return {}
+        return {stream: field for stream, field in named.items() if field}
 
     @property
     def package(self) -> str:

@@ -147,7 +147,8 @@ def prepare(
     The options stay as they are when the importer fails: reading then reports the reason.
     """
     try:
-        session.send(_request("prepare", importer, files, options))
+        request = _request("prepare", importer, files, options)
+        session.send(request | {"times": importer.time_fields})
         message = session.receive()
         with _protocol():
             if "choice" not in message:

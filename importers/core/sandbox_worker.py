@@ -25,6 +25,7 @@ import evidence
 import importers
 from evidence import limits
 from importers.core import isolation
+from importers.core.dates import AS_WRITTEN, DATES, require_plausible
 from importers.core.export_files import Export, ExportFile, fingerprint, open_export
 from importers.core.importer import ChoiceNeeded, Importer, Options
 from importers.core.messages import MessageError, read_message, write_message
@@ -160,8 +161,12 @@ class Worker:
     def _prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         options = Options.from_json(request["options"])
         try:
-            importer = self._load(request["object"])
-            return {"options": importer.prepare(self._select(request), options).to_json()}
+            importer, files = self._load(request["object"]), self._select(request)
+            prepared = importer.prepare(files, options)
+            if options.columns.get(DATES) != AS_WRITTEN:
+                items = map(parse_item, importer.read(files, prepared))
+                require_plausible(items, request["times"])
+            return {"options": prepared.to_json()}
         except ChoiceNeeded as choice:
             return {"choice": [choice.question, *choice.evidence, choice.flag]}
         except UnreadableError as error:

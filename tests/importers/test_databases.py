@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management.base import CommandError
 
 from importers.authoring.test_kit import ImporterTests
 from tests.importers.databases import (
@@ -185,6 +186,31 @@ def test_history_of_browsers_is_imported(tmp_path: Path, browser: str, is_rename
     assert {"bad_date", "no_identity", "text_cut"} == {code for code, _ in receipts()}
     run(path)
     assert (latest().created, latest().updated) == (0, 0)
+
+
+@pytest.mark.django_db
+def test_history_of_firefox_for_android_has_milliseconds(tmp_path: Path) -> None:
+    visits = [
+        (str(1_767_600_000_250 + day), f"Page {day}", "https://a.example") for day in range(3)
+    ]
+    path = write_history(tmp_path / "places.sqlite", "firefox", visits)
+
+    run(path)
+
+    assert {each["at"][:10] for each in records("activities")} == {"2026-01-05"}
+
+
+@pytest.mark.django_db
+def test_implausible_dates_are_asked_about(tmp_path: Path) -> None:
+    visits = [(str(9_000_000 + day), f"Page {day}", "https://a.example") for day in range(3)]
+    path = write_history(tmp_path / "History", "chrome", visits)
+
+    with pytest.raises(CommandError, match="Not everything could be imported"):
+        run(path)
+    assert records("activities") == []
+
+    run(path, column=["dates=as-written"])
+    assert {each["at"][:10] for each in records("activities")} == {"1601-01-01"}
 
 
 @pytest.mark.slow
