@@ -240,6 +240,10 @@ def guess_columns(header: tuple[str, ...]) -> dict[str, int]:
     return columns
 
 
+def is_known_name(header: str) -> bool:
+    return any(plain_name(header)[0] in names for names in _PLAIN_NAMES.values())
+
+
 def find_bank(header: tuple[str, ...]) -> Bank | None:
     names = {plain_name(name)[0] for name in header}
     return next((bank for bank in BANKS if bank.header <= names), None)

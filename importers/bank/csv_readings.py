@@ -38,6 +38,8 @@ from importers.core.results import ReceiptCode, UnreadableError
 T = TypeVar("T")
 AMOUNT_FIELDS = ("amount", "debit", "credit")
 _COMPARED_ROWS = 1_000
+_NOT_STORED = ("status", "effect", "payer", "balance")
+"""Fields that only help to read a row."""
 _CHECKED = ("amount", "balance")
 _MARKS = DEBITS | CREDITS
 _PAYMENT = re.compile(
@@ -54,7 +56,7 @@ _CARD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CsvReading:
-    """How one file is read. ``columns`` are indexes by field.
+    """How one file is read. ``columns`` are indexes by field, ``other_columns`` those without one.
 
     ``indicator`` is the column that says debit or credit. ``sign`` is -1 where purchases are printed
     without a minus sign, and otherwise 1. ``signed`` are the columns of debits and credits whose
@@ -63,6 +65,7 @@ class CsvReading:
     """
 
     columns: dict[str, int]
+    other_columns: tuple[int, ...]
     date_order: str
     decimal: str
     sign: int
@@ -115,6 +118,7 @@ class ReadingBuilder:
         row_signs = self._row_signs(columns) if is_plain else {}
         return CsvReading(
             columns=columns,
+            other_columns=self._other_columns(columns, indicator),
             date_order=self._ask("date_order", self._options.date_order, date_order),
             decimal=self._ask("decimal", self._options.decimal, decimal),
             sign=1
@@ -173,6 +177,16 @@ class ReadingBuilder:
             columns = {f: c for f, c in columns.items() if f != "currency" and c != other}
             columns |= {} if other is None else {"currency": other}
         return columns
+
+    def _other_columns(self, columns: dict[str, int], indicator: int | None) -> tuple[int, ...]:
+        """Return the columns whose texts no field of a booking has."""
+        stored = {index for name, index in columns.items() if name not in _NOT_STORED}
+        stored |= set() if indicator is None else {indicator}
+        return tuple(
+            index
+            for index in range(len(self._table.header))
+            if index not in stored and any(self._table.column(index))
+        )
 
     def _has_codes(self, column: int) -> bool:
         return amounts.are_currency_codes(self._table.column(column))

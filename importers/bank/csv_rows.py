@@ -29,7 +29,10 @@ _KEY_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class CsvRow:
-    """A row with its key, and its texts by field."""
+    """A row with its key, and its texts by field.
+
+    ``details`` are the cells of columns without a field, with their headers.
+    """
 
     line: int
     key: str
@@ -38,6 +41,7 @@ class CsvRow:
     currency: str | None
     is_complete: bool
     is_balance: bool
+    details: list[tuple[str, str]]
 
 
 def iter_rows(table: CsvTable, reading: CsvReading) -> Iterator[CsvRow]:
@@ -49,7 +53,12 @@ def iter_rows(table: CsvTable, reading: CsvReading) -> Iterator[CsvRow]:
         key = keys.key(account.key, *(fields.get(name) for name in _KEY_FIELDS))
         is_complete = not any(cells[width:])
         is_balance = line in edges and any(map(BALANCE_TEXT.fullmatch, cells))
-        yield CsvRow(line, key, fields, account, currency, is_complete, is_balance)
+        details = [
+            (table.header[index], cells[index])
+            for index in reading.other_columns
+            if len(cells) > index and cells[index]
+        ]
+        yield CsvRow(line, key, fields, account, currency, is_complete, is_balance, details)
 
 
 def iter_cells(

@@ -11,7 +11,14 @@ from typing import Any
 from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
 from importers.bank.csv_accounts import FoundAccount, number_above
-from importers.bank.csv_columns import CREDITS, DEBITS, NOT_BOOKED, guess_columns, plain_name
+from importers.bank.csv_columns import (
+    CREDITS,
+    DEBITS,
+    NOT_BOOKED,
+    guess_columns,
+    is_known_name,
+    plain_name,
+)
 from importers.bank.csv_readings import AMOUNT_FIELDS, CsvReading, ReadingBuilder, layout_name
 from importers.bank.csv_rows import (
     CsvRow,
@@ -170,6 +177,12 @@ def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
             currency=found.pop() if len(found) == 1 else None,
         )
         yield ExportItem(file.name, "", 0, partial(ParsedItem, [record]))
+    others = (table.header[index] for index in reading.other_columns)
+    unknown = [name or "?" for name in others if not is_known_name(name)]
+    if unknown and reading.bank is None:
+        names = ", ".join(unknown)
+        issue = Issue(ReceiptCode.COLUMNS_KEPT, names[:200])
+        yield ExportItem(file.name, "header", 0, issues_only([issue]))
     size = file.size // max(1, len(table.rows))
     for row in iter_rows(table, reading):
         parse = partial(_transactions, row, reading=reading)
@@ -202,6 +215,7 @@ def _transactions(row: CsvRow, *, reading: CsvReading) -> ParsedItem:
             on=on,
             amount=amount,
             currency=row.currency,
+            details=row.details,
             **texts,
         )
 

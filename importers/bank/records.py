@@ -1,5 +1,6 @@
 """Build account and transaction records."""
 
+from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
 from hashlib import sha256
@@ -7,6 +8,8 @@ from typing import Any
 
 from importers.core.results import ParsedRecord
 from importers.core.text import one_line, replace_unstorable
+
+DETAILS_MAX_CHARS = 20_000
 
 
 def account_id(*parts: str | None) -> str:
@@ -29,8 +32,10 @@ def transaction_record(
     account: str,
     on: date | None,
     amount: Decimal,
+    details: Iterable[tuple[str, str]] = (),
     **fields: str | None,
 ) -> ParsedRecord:
+    """``details`` are other texts of the booking, by what the statement calls them."""
     names = ("currency", "counterparty", "counterparty_account", "kind", "category", "reference",
              "check_number", "memo")  # fmt: skip
     texts = {name: one_line(replace_unstorable(fields.get(name) or "")) or None for name in names}
@@ -42,5 +47,11 @@ def transaction_record(
             "date": on.isoformat() if on else None,
             "amount": float(amount),
             **texts,
+            "details": _details(details) or None,
         },
     )
+
+
+def _details(pairs: Iterable[tuple[str, str]]) -> str:
+    lines = (": ".join(map(one_line, (name, text))).removeprefix(": ") for name, text in pairs)
+    return replace_unstorable("\n".join(lines))[:DETAILS_MAX_CHARS]

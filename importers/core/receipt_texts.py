@@ -129,6 +129,13 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "Compare it with the original.",
         is_imported=True,
     ),
+    ReceiptCode.COLUMNS_KEPT: ReceiptText(
+        "No field is known for these columns; each booking has them in its details.",
+        "If one is the name or the purpose, import the file again with --column counterparty=NAME or"
+        " memo=NAME.",
+        is_imported=True,
+        page_step="If one is the name or the purpose, import the file again and choose it.",
+    ),
     ReceiptCode.UNKNOWN_COLUMNS: ReceiptText(
         "This table does not look like a bank statement.",
         "If its rows are bookings, name the columns: --column date=NAME --column amount=NAME (or"

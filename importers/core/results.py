@@ -44,6 +44,7 @@ class ReceiptCode(StrEnum):
     PARTLY_ENCRYPTED = "partly_encrypted"
     BAD_PROPERTIES = "bad_properties"
     UNSURE_CHARSET = "unsure_charset"
+    COLUMNS_KEPT = "columns_kept"
     UNKNOWN_COLUMNS = "unknown_columns"
     NOT_SUPPORTED = "not_supported"
     NESTED_TOO_DEEPLY = "nested_too_deeply"
