@@ -1,12 +1,19 @@
 """Read a mailbox over IMAP: new messages, flags, moves and deletions since a state.
 
 A message is an item of its folder, named by UIDVALIDITY and UID. Its record has the key that an
-import of the message has, so that an imported mailbox can be kept up to date.
+import of the message has, so that an imported mailbox can be kept up to date. The mark of an item is
+its flags and a digest of its Message-ID.
+
+Folders that are made after connecting are read too. A message that left its folder for one that the
+owner left out, other than trash and junk, is not deleted.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cached_property, partial
+from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 from imap_tools.utils import encode_folder
@@ -27,7 +34,7 @@ from importers.core.source import (
 from importers.mail import imap_idle
 from importers.mail.imap_client import FetchedMessage, Folder, FolderStatus, Mailbox, sign_in
 from importers.mail.mailboxes import MESSAGE_MAX_BYTES
-from importers.mail.records import MailboxMetadata, parse_message
+from importers.mail.records import MailboxMetadata, flag_fields, parse_message
 
 FETCH_BYTES = 2 * 1024 * 1024
 FETCH_MESSAGES = 100
@@ -38,6 +45,10 @@ IDLE_SECONDS = 200.0
 """Less than the interval of runs: an account without changes is then not read."""
 
 UNUSUAL = frozenset(("\\trash", "\\junk", "\\drafts", "\\flagged"))
+DISCARDED = frozenset(("\\trash", "\\junk"))
+"""A message that is moved there counts as deleted."""
+MAX_ARRIVALS = 5_000
+"""If more messages came to a folder that is not read, none is deleted in this pass."""
 
 
 @dataclass(slots=True)
@@ -54,16 +65,22 @@ class FolderState:
 
 
 class _Run:
-    """One pass over the chosen folders."""
+    """One pass over the chosen folders, and those that were made after they were chosen."""
 
     def __init__(self, run: SourceRun, mailbox: Mailbox) -> None:
         self._run = run
         self._mailbox = mailbox
+        self._chosen = set(run.settings["containers"])
+        deselected = {*run.state.get("chosen", ())} - self._chosen
+        self._followed = {*run.state.get("followed", ())} - deselected
         self._states = {
             name: FolderState(**values)
             for name, values in run.state.get("folders", {}).items()
-            if name in run.settings["containers"]
+            if name in self._chosen | self._followed
         }
+        self._folders = self._mailbox.folders()
+        self._follow_new()
+        self._others = dict(self._count_others())
         self._done = self._total = 0
         self._missing: list[str] = []
 
@@ -79,9 +96,9 @@ class _Run:
             raise SourceError(ProblemCode.CONTAINER_MISSING, ", ".join(self._missing))
 
     def _changed_folders(self) -> Iterator[tuple[Folder, FolderStatus]]:
-        chosen = set(self._run.settings["containers"])
-        folders = [each for each in self._mailbox.folders() if each.name in chosen]
-        self._missing = sorted(chosen - {folder.name for folder in folders})
+        names = self._chosen | self._followed
+        folders = [each for each in self._folders if each.name in names]
+        self._missing = sorted(self._chosen - {folder.name for folder in folders})
         for folder in folders:
             status = self._mailbox.status(folder.name)
             if status is None:
@@ -94,6 +111,46 @@ class _Run:
             is_late = not status.mod_seq and state.flags_hour != self._hour
             if is_late or state.retired or _fingerprint(state) != _fingerprint_of(status):
                 yield folder, status
+
+    def _follow_new(self) -> None:
+        """Follow folders that did not exist in the pass before, unless one with all mail is read."""
+        seen = self._run.state.get("seen")
+        has_all = any(each.use == "\\all" and each.name in self._chosen for each in self._folders)
+        if seen is None or has_all:
+            return
+        new = (each for each in self._folders if each.name not in seen and each.use not in UNUSUAL)
+        self._followed |= {each.name for each in new} - self._chosen
+
+    def _count_others(self) -> Iterator[tuple[str, list[int]]]:
+        """Yield UIDVALIDITY and the next UID of each folder that is not read."""
+        for each in self._folders:
+            is_read = each.name in self._chosen | self._followed
+            if not is_read and each.use not in DISCARDED:
+                status = self._mailbox.status(each.name)
+                if status is not None:
+                    yield each.name, [status.validity, status.next_uid]
+
+    @cached_property
+    def _arrivals(self) -> set[str] | None:
+        """Digests of the messages that came to folders that are not read since the pass before.
+
+        None if there are too many to look at. Another folder is open afterwards.
+        """
+        found = set[str]()
+        before = self._run.state.get("others", {})
+        for name in self._others:
+            status = self._mailbox.status(name)
+            if status is None or not self._mailbox.open(name):
+                continue
+            validity, first = before.get(name, (0, 1))
+            uids = self._mailbox.uids(first if validity == status.validity else 1, status.next_uid)
+            arrived = list(islice(uids, MAX_ARRIVALS + 1))
+            if len(arrived) > MAX_ARRIVALS:
+                return None
+            if arrived:
+                what = "(UID BODY.PEEK[HEADER.FIELDS (MESSAGE-ID)])"
+                found |= {_digest(each.raw) for each in self._mailbox.fetch(arrived, what)}
+        return found
 
     @property
     def _hour(self) -> str:
@@ -131,7 +188,8 @@ class _Run:
             fetched += self._mailbox.fetch(small, "(UID FLAGS BODY.PEEK[])")
         for message in fetched:
             ref = f"{state.validity}.{message.uid}"
-            yield Item(folder.title, ref, _mark(message), _item(folder, message))
+            mark = f"{_letters(message)}/{_digest(message.raw)}"
+            yield Item(folder.title, ref, mark, _item(folder, message))
         state.messages += len(fetched)
         state.next_uid = max(state.next_uid, group[-1].uid + 1)
         self._done += len(group)
@@ -163,29 +221,41 @@ class _Run:
             flags = self._mailbox.changed_flags(last, since=since)
         else:
             flags = self._mailbox.fetch(range(1, last + 1), "(UID FLAGS)")
-        marks = {f"{state.validity}.{each.uid}": _mark(each) for each in flags}
-        if not marks:
+        letters = {f"{state.validity}.{each.uid}": _letters(each) for each in flags}
+        if not letters:
             return
-        known = self._run.known(folder.title, list(marks) if since else None)
-        for ref, mark in marks.items():
-            if ref in known and known[ref] != mark:
-                yield Change(folder.title, ref, mark, {"is_read": mark == "S"})
+        known = self._run.known(folder.title, list(letters) if since else None)
+        for ref, new in letters.items():
+            if ref not in known:
+                continue
+            old, slash, digest = known[ref].partition("/")
+            if old != new:
+                yield Change(folder.title, ref, f"{new}{slash}{digest}", flag_fields(new))
 
     def _compare(self, folder: Folder, state: FolderState) -> Iterator[Event]:
         """Yield messages that are gone, and read those that a server did not send before."""
         uids = list(self._mailbox.uids(1, state.next_uid - 1))
         here = {f"{state.validity}.{uid}": uid for uid in uids}
         known = self._run.known(folder.title, None)
-        for ref in known:
-            if ref not in here:
-                is_renumbered = not ref.startswith(f"{state.validity}.")
-                yield Gone(folder.title, ref, keeps_record=is_renumbered)
+        gone = {ref: mark.partition("/")[2] for ref, mark in known.items() if ref not in here}
+        for ref, digest in gone.items():
+            is_renumbered = not ref.startswith(f"{state.validity}.")
+            is_elsewhere = self._arrivals is None or digest in self._arrivals
+            yield Gone(folder.title, ref, keeps_record=is_renumbered or is_elsewhere)
+        if gone and not self._mailbox.open(folder.name):
+            return
         yield from self._read(folder, state, [uid for ref, uid in here.items() if ref not in known])
         state.messages = len(here)
 
     def _checkpoint(self, *, ends_pass: bool = False) -> Checkpoint:
-        folders = {name: asdict(state) for name, state in self._states.items()}
-        return Checkpoint({"folders": folders}, self._done, self._total, ends_pass=ends_pass)
+        state = {
+            "folders": {name: asdict(state) for name, state in self._states.items()},
+            "chosen": sorted(self._chosen),
+            "followed": sorted(self._followed),
+            "seen": [each.name for each in self._folders],
+            "others": self._others if ends_pass else self._run.state.get("others", self._others),
+        }
+        return Checkpoint(state, self._done, self._total, ends_pass=ends_pass)
 
 
 def _fingerprint(state: FolderState) -> tuple[int, int, int]:
@@ -210,8 +280,18 @@ def _groups(sizes: Sequence[FetchedMessage]) -> Iterator[list[FetchedMessage]]:
         yield group
 
 
-def _mark(message: FetchedMessage) -> str:
-    return "S" if "\\seen" in message.flags else ""
+def _letters(message: FetchedMessage) -> str:
+    """Return the flags as in the name of a file in a Maildir."""
+    return "F" * ("\\flagged" in message.flags) + "S" * ("\\seen" in message.flags)
+
+
+def _digest(header: bytes) -> str:
+    """Return a digest of the Message-ID, or of nothing if there is none."""
+    found = _MESSAGE_ID.search(header.partition(b"\r\n\r\n")[0] + b"\r\n")
+    return sha256(b"".join(found[1].split()) if found else b"").hexdigest()[:12]
+
+
+_MESSAGE_ID = re.compile(rb"^message-id:(.*(?:\r?\n[ \t].*)*)", re.IGNORECASE | re.MULTILINE)
 
 
 def _item(folder: Folder, message: FetchedMessage) -> ExportItem:
@@ -220,7 +300,7 @@ def _item(folder: Folder, message: FetchedMessage) -> ExportItem:
     elif not message.raw.strip():
         parse = issues_only([Issue(ReceiptCode.EMPTY)])
     else:
-        parse = partial(parse_message, message.raw, MailboxMetadata(folder.title, _mark(message)))
+        parse = partial(parse_message, message.raw, MailboxMetadata(folder.title, _letters(message)))
     return ExportItem(folder.title, f"message {message.uid}", len(message.raw), parse)
 
 
@@ -232,14 +312,18 @@ def _read(run: SourceRun) -> Iterator[Event]:
 def _watch(run: SourceRun) -> Iterator[bool]:
     """Watch one folder: the inbox, that with all mail, or else the first one that was chosen.
 
+    Folders that the owner left out are compared too, unless their use is unusual: they may be new.
+
     Without CONDSTORE, a server does not say whether flags changed in the other ones.
     """
     with sign_in(run.network, run.settings, run.credential) as mailbox:
         chosen = set(run.settings["containers"])
-        folders = [each for each in mailbox.folders() if each.name in chosen]
+        found = mailbox.folders()
+        folders = [each for each in found if each.name in chosen]
+        others = [each for each in found if each not in folders and each.use not in UNUSUAL]
         folders.sort(key=lambda each: (each.name.upper() != "INBOX", each.use != "\\all"))
         if "IDLE" in mailbox.capabilities and folders and mailbox.open(folders[0].name):
-            names = [encode_folder(each.name) for each in folders]
+            names = [encode_folder(each.name) for each in (*folders, *others)]
             can_compare = "CONDSTORE" in mailbox.capabilities
             compared = names if can_compare else []
             yield from imap_idle.changes(mailbox.client.sock, compared, seconds=IDLE_SECONDS)

@@ -260,7 +260,7 @@ def _parse_fetch(data: Sequence[Any]) -> Iterator[FetchedMessage]:
                 frozenset(flags[1].decode("ascii", "replace").lower().split() if flags else ()),
                 int(size[1]) if size else 0,
                 raw,
-                b"BODY[]" in text,
+                b"BODY[" in text,
             )
         head, raw = b"", b""
 

@@ -271,7 +271,11 @@ def _unpack_emlx(content: bytes) -> tuple[bytes, str | None]:
         raise UnreadableError(ReceiptCode.MALFORMED)
     end = match.end() + int(match[1])
     flags = _EMLX_FLAGS.search(content, end)
-    return content[match.end() : end], None if flags is None else "S" * (int(flags[1]) & 1)
+    return content[match.end() : end], None if flags is None else _letters(int(flags[1]))
+
+
+def _letters(flags: int) -> str:
+    return "F" * bool(flags & 16) + "S" * bool(flags & 1)
 
 
 def _maildir_folder(file: ExportFile) -> str:

@@ -195,18 +195,26 @@ def _folder_fields(headers: HeaderFields, metadata: MailboxMetadata) -> dict[str
     names = decode_encoded_words(headers.raw("x-gmail-labels")).split(",")
     labels = [label for name in names if (label := one_line(name, max_chars=200))]
     status = headers.raw("status") + headers.raw("x-status")
-    is_read: bool | None = None
+    flags = metadata.flags
+    if flags is None and status:
+        flags = "F" * ("F" in status) + "S" * ("R" in status)
+    read_fields = dict[str, bool | None](is_read=None, is_flagged=None)
+    if flags is not None:
+        read_fields = flag_fields(flags)
     if labels:
-        is_read = UNREAD_LABELS.isdisjoint(label.lower() for label in labels)
-    elif metadata.flags is not None or status:
-        is_read = "S" in (metadata.flags or "") or "R" in status
+        read_fields["is_read"] = UNREAD_LABELS.isdisjoint(label.lower() for label in labels)
     folder = labels[0] if labels else metadata.folder
     # Takeout writes its labels first; a sender could write others among the fields of any mail.
     if metadata.is_takeout and headers.starts_with("x-gmail-labels"):
         folder = next((label for label in labels if is_outgoing(label)), folder)
     elif labels and is_outgoing(labels[0]):
         folder = metadata.folder
-    return {"folder": folder, "labels": labels or list(metadata.labels), "is_read": is_read}
+    return {"folder": folder, "labels": labels or list(metadata.labels), **read_fields}
+
+
+def flag_fields(flags: str) -> dict[str, bool | None]:
+    """Return the fields of the flags of a message, which are letters as in a Maildir."""
+    return {"is_read": "S" in flags, "is_flagged": "F" in flags}
 
 
 def _people(headers: HeaderFields) -> dict[str, Any]:

@@ -112,3 +112,77 @@ def test_folder_that_no_longer_exists_removes_nothing_and_delays_no_other(
     assert len(records("messages")) == 2
     assert account.failures == 0
     assert "A chosen folder no longer exists" in str(status.problem_line(account))
+
+
+def move(server: Dovecot, user: str, uids: str, folder: str) -> None:
+    with server.client(user) as other:
+        other.create(folder)
+        other.select()
+        other.uid("COPY", uids, folder)
+        other.uid("STORE", uids, "+FLAGS", r"(\Deleted)")
+        other.expunge()
+
+
+def folders() -> dict[str, str]:
+    return {each["subject"]: each["folder"] for each in records("messages")}
+
+
+def test_folder_made_later_is_followed(server: Dovecot, user: str) -> None:
+    server.append(user, *messages(range(1, 4)))
+    pk = connect(server, user, is_mirror=True)
+    run_sync(pk)
+    move(server, user, "1", "Projects")
+    server.append(user, message(9), folder="Projects")
+
+    reports = [run_sync(pk) for _ in range(3)]
+
+    assert sum(each.deleted for each in reports) == 0
+    assert folders() == {
+        "Letter 1": "Projects", "Letter 2": "inbox", "Letter 3": "inbox", "Letter 9": "Projects",
+    }  # fmt: skip
+    delete_in(server, user, "Projects", "1")
+    assert sum(run_sync(pk).deleted for _ in range(3)) == 1
+
+
+def delete_in(server: Dovecot, user: str, folder: str, uids: str) -> None:
+    with server.client(user) as other:
+        other.select(folder)
+        other.uid("STORE", uids, "+FLAGS", r"(\Deleted)")
+        other.expunge()
+
+
+@pytest.mark.parametrize(("folder", "kept"), [("Archive", True), ("Trash", False)])
+def test_message_moved_to_a_folder_that_is_not_read_is_kept(
+    server: Dovecot, user: str, folder: str, kept: bool
+) -> None:
+    server.append(user, *messages(range(1, 5)))
+    server.append(user, message(8), folder="Archive")
+    server.append(user, message(8), folder="Trash")
+    pk = connect(server, user, is_mirror=True, folders=["INBOX"])
+    run_sync(pk)
+    move(server, user, "1", folder)
+    delete(server, user, "2")
+    server.append(user, message(9), folder="Archive")
+
+    for _ in range(3):
+        run_sync(pk)
+
+    found = folders()
+    assert ("Letter 1" in found) == kept
+    assert "Letter 2" not in found
+    assert "Letter 9" not in found  # the owner did not choose this folder
+
+
+def test_flagged_message_says_so(server: Dovecot, user: str) -> None:
+    server.append(user, message(1), flags=r"\Flagged")
+    server.append(user, message(2))
+    pk = connect(server, user)
+    run_sync(pk)
+    assert [each["is_flagged"] for each in records("messages")].count(True) == 1
+
+    with server.client(user) as other:
+        other.select()
+        other.uid("STORE", "2", "+FLAGS", r"(\Flagged)")
+    run_sync(pk)
+
+    assert [each["is_flagged"] for each in records("messages")] == [True, True]
