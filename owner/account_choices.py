@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods
 
 from evidence.access import crypto
 from evidence.models.connections import Connection
+from evidence.models.owners import current_owner
 from evidence.write.sealed_values import SealedError
 from importers.core.source import Container, InstalledSource, SourceError
 from importers.models import SourceAccount
@@ -24,7 +25,6 @@ from importers.sources.accounts import AccountDetails
 from importers.sources.registry import find_source
 from owner.form_fields import set_choices
 from owner.permissions import owner_required
-from owner.site import owner
 from owner.text import escape_invisible
 
 DRAFT_SECONDS = 1_800
@@ -92,14 +92,14 @@ def seal_draft(details: AccountDetails, found: Sequence[Container]) -> str:
         "containers": [[each.name, each.title, each.is_usual, each.items] for each in found],
         "until": time.time() + DRAFT_SECONDS,
     }
-    sealed = crypto.encrypt(orjson.dumps(content), purpose=PURPOSE, bound_to=owner().pk)
+    sealed = crypto.encrypt(orjson.dumps(content), purpose=PURPOSE, bound_to=current_owner())
     return base64.urlsafe_b64encode(sealed).decode()
 
 
 def open_draft(sealed: str) -> tuple[AccountDetails, list[Container]] | None:
     try:
         data = base64.urlsafe_b64decode(sealed)
-        content = orjson.loads(crypto.decrypt(data, purpose=PURPOSE, bound_to=owner().pk))
+        content = orjson.loads(crypto.decrypt(data, purpose=PURPOSE, bound_to=current_owner()))
     except (InvalidTag, ValueError):
         return None
     source = find_source(content["source"])
@@ -113,7 +113,7 @@ def open_draft(sealed: str) -> tuple[AccountDetails, list[Container]] | None:
 @owner_required
 def account_choices(request: HttpRequest, connection_id: str) -> HttpResponse:
     """Change what an account reads."""
-    account = account_store.find_account(connection_id, owner_id=owner().pk)
+    account = account_store.find_account(connection_id, owner_id=current_owner())
     source = find_source(account.source_name) if account is not None else None
     if account is None or source is None:
         raise Http404

@@ -19,6 +19,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from evidence.api.authentication import public_url
 from evidence.errors import InvalidRequest
+from evidence.models.owners import current_owner
 from evidence.write.sealed_values import SealedError
 from importers.core.source import FieldKind, InstalledSource, SourceError
 from importers.sources import account_store, accounts, oauth, status
@@ -27,7 +28,6 @@ from importers.sources.registry import find_source
 from owner.account_choices import open_draft, seal_draft
 from owner.live_accounts import DetailsForm, choose, form_texts
 from owner.permissions import owner_required
-from owner.site import owner
 from owner.text import escape_invisible
 
 SESSION_KEY = "account_sign_in"
@@ -100,7 +100,7 @@ def sign_in_form(request: HttpRequest, name: str, provider: str) -> HttpResponse
 @owner_required
 def sign_in_again(request: HttpRequest, connection_id: str) -> HttpResponse:
     """Renew the sign-in of an account, with another client secret if the owner enters one."""
-    account = account_store.find_account(connection_id, owner_id=owner().pk)
+    account = account_store.find_account(connection_id, owner_id=current_owner())
     source = find_source(account.source_name) if account is not None else None
     if account is None or source is None or oauth.SETTING not in account.settings:
         raise Http404
@@ -163,7 +163,7 @@ def signed_in(request: HttpRequest) -> HttpResponse:
         return _start(details, begun)
     if not begun["connection_id"]:
         return choose(request, details.source, (details, found))
-    account = account_store.find_account(begun["connection_id"], owner_id=owner().pk)
+    account = account_store.find_account(begun["connection_id"], owner_id=current_owner())
     if account is None:
         raise Http404
     account_store.set_credential(account.connection_id, credential, now=timezone.now())

@@ -15,6 +15,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 from typing_extensions import override
 
+from evidence.models.owners import current_owner
 from importers.core.source_http import parse_url
 from operations import job_wakeups
 from operations.backup import plans, schedule
@@ -25,7 +26,6 @@ from operations.backup.schedule import folder_error, is_folder
 from operations.backup.store import Store, open_store
 from owner.accounts import step_up
 from owner.permissions import owner_required
-from owner.site import owner
 
 HOURS = [("", "Never"), *((str(hour), f"{hour:02}:00") for hour in range(24))]
 MAX_KEPT = 400
@@ -37,16 +37,16 @@ LATEST = 60
 @owner_required
 def backups_page(request: HttpRequest) -> HttpResponse:
     """Show the plan and the copies; a button makes a backup now."""
-    plan = plans.get_plan(owner().pk)
+    plan = plans.get_plan(current_owner())
     if request.method == "POST":
         if not has_place(plan):
             messages.error(request, "Create a recovery key and choose a folder or a store first.")
         else:
-            plans.back_up_now(owner().pk, now=timezone.now())
+            plans.back_up_now(current_owner(), now=timezone.now())
             job_wakeups.notify()
             messages.success(request, "A backup starts within a few seconds.")
         return redirect("backups")
-    copies = plans.list_copies(owner().pk)
+    copies = plans.list_copies(current_owner())
     context = {
         "here": "backups",
         "plan": plan,
@@ -79,12 +79,12 @@ def recovery_key_page(request: HttpRequest) -> HttpResponse:
     """Create a recovery key in a session that was confirmed just now, and show its words this once."""
     if not step_up.is_recent(request):
         return redirect(step_up.url(request.path))
-    plan = plans.get_plan(owner().pk)
+    plan = plans.get_plan(current_owner())
     context = {"here": "backups", "is_replacement": plan.public_key is not None}
     if request.method != "POST":
         return render(request, "owner/backups/key.html", context)
     key = RecoveryKey.generate()
-    plans.save_key(owner().pk, key.public_key, now=timezone.now())
+    plans.save_key(current_owner(), key.public_key, now=timezone.now())
     context |= {"words": key.words, "fingerprint": fingerprint(key.public_key)}
     return render(request, "owner/backups/words.html", context)
 
@@ -121,11 +121,11 @@ class ScheduleForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def schedule_page(request: HttpRequest) -> HttpResponse:
-    plan = plans.get_plan(owner().pk)
+    plan = plans.get_plan(current_owner())
     initial = {name: getattr(plan, name) for name in ScheduleForm.base_fields}
     form = ScheduleForm(request.POST or None, initial=initial)
     if request.method == "POST" and form.is_valid():
-        plans.save_schedule(owner().pk, form.cleaned_data, now=timezone.now())
+        plans.save_schedule(current_owner(), form.cleaned_data, now=timezone.now())
         messages.success(request, "The schedule is saved.")
         return redirect("backups")
     context = {"here": "backups", "form": form, "title": "Schedule and folder", "plan": plan}
@@ -198,15 +198,15 @@ class StoreForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def store_page(request: HttpRequest) -> HttpResponse:
-    plan = plans.get_plan(owner().pk)
+    plan = plans.get_plan(current_owner())
     if "remove" in request.POST:
-        plans.save_store(owner().pk, None, None)
+        plans.save_store(current_owner(), None, None)
         messages.success(request, "The store is removed. The backups in it stay.")
         return redirect("backups")
     form = StoreForm(request.POST or None, plan=plan)
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
-        plans.save_store(owner().pk, form.store(values), values["secret"] or None)
+        plans.save_store(current_owner(), form.store(values), values["secret"] or None)
         messages.success(request, "The store works and is saved.")
         return redirect("backups")
     context = {"here": "backups", "form": form, "title": "Store", "can_remove": bool(plan.store)}
@@ -244,7 +244,7 @@ class DrillForm(forms.Form):
 @owner_required
 def drill_page(request: HttpRequest, number: int) -> HttpResponse:
     """Ask for the words, and have a background job restore the copy into a scratch database."""
-    copy = plans.find_copy(number, owner_id=owner().pk)
+    copy = plans.find_copy(number, owner_id=current_owner())
     if copy is None:
         raise Http404
     form = DrillForm(request.POST or None, copy=copy)

@@ -20,6 +20,7 @@ from evidence.access.permission_requests import link_token, open_requests, reque
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Package
+from evidence.models.owners import current_owner
 from importers.runs.store import stopped_runs
 from importers.sources import status as account_status
 from importers.sources.account_store import list_accounts
@@ -29,7 +30,6 @@ from operations.demo_data import CLIENT_NAME, remove_demo
 from operations.notifications.store import list_channels
 from owner.overview import RECENT, overview, recent_readings
 from owner.permissions import owner_required
-from owner.site import owner
 from owner.text import format_time, pluralize
 
 ENDING_SOON = timedelta(days=14)
@@ -151,14 +151,14 @@ def _channels(owner_id: str) -> list[Attention]:
 def home(request: HttpRequest) -> HttpResponse:
     """Show what is here, what apps read recently, and what needs attention."""
     now = timezone.now()
-    gate = Gate(owner_scope(owner().pk))
+    gate = Gate(owner_scope(current_owner()))
     context = {
         "here": "home",
         "overview": overview(gate),
         "readings": recent_readings(gate, now=now),
-        "attention": attention(owner().pk, now=now),
-        "backups": schedule.latest(plans.list_copies(owner().pk)),
-        "has_app": has_app(owner().pk),
+        "attention": attention(current_owner(), now=now),
+        "backups": schedule.latest(plans.list_copies(current_owner())),
+        "has_app": has_app(current_owner()),
         "days": RECENT.days,
     }
     return render(request, "owner/home.html", context)
@@ -174,7 +174,7 @@ def has_app(owner_id: str) -> bool:
 @owner_required
 def remove_demo_data(request: HttpRequest) -> HttpResponse:
     """Ask for confirmation on GET, and erase the demo connections on POST."""
-    demo = Connection.unscoped.filter(owner=owner(), demo=True).order_by("display_name")
+    demo = Connection.unscoped.filter(demo=True).order_by("display_name")
     if request.method == "POST":
         remove_demo(now=timezone.now())
         messages.success(request, "The demo data is removed.")

@@ -16,6 +16,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.errors import InvalidRequest
+from evidence.models.owners import current_owner
 from importers.core.importer import FileSample, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
@@ -33,7 +34,7 @@ from owner.import_results import (
     receipt_groups,
     run_bar,
 )
-from owner.site import OwnerAdmin, owner, owner_site, page
+from owner.site import OwnerAdmin, owner_site, page
 from owner.text import escape_invisible, format_time, pluralize
 
 LEFT_SHOWN = 20
@@ -147,7 +148,7 @@ def send(request: HttpRequest) -> HttpResponse:
         if len(received) == 1:
             return redirect(_address(received[0]))
         return redirect("admin:importers_importrun_changelist")
-    runs = [run_lines(run) for run in latest_runs(owner().pk, limit=LATEST)]
+    runs = [run_lines(run) for run in latest_runs(current_owner(), limit=LATEST)]
     sent = [
         {"name": escape_invisible(each.state.name), "url": _address(each)}
         for each in uploads.list_received(_root())
@@ -173,7 +174,7 @@ def _waiting_rows() -> list[dict[str, Any]]:
             "is_due": each.is_due,
             "url": reverse("admin:importers_import_waiting", args=[each.waiting_id]),
         }
-        for each in list_waiting(owner().pk)
+        for each in list_waiting(current_owner())
     ]
 
 
@@ -216,7 +217,7 @@ def look(request: HttpRequest, object_id: str) -> HttpResponse:
 
 def answer_question(request: HttpRequest, object_id: str) -> HttpResponse:
     """The same for an export in a watched folder, which the background worker then imports."""
-    waiting = find_waiting(object_id, owner_id=owner().pk)
+    waiting = find_waiting(object_id, owner_id=current_owner())
     if waiting is None:
         raise Http404
     if "dismiss" in request.POST:
@@ -272,7 +273,9 @@ def _preview(
 
 def _find_parts(export: Path, wish: Mapping[str, str]) -> ExportPreview:
     request, now = parse_import_request(wish), timezone.now()
-    return preview_export(export, request=request, owner_id=owner().pk, now=now, with_samples=True)
+    return preview_export(
+        export, request=request, owner_id=current_owner(), now=now, with_samples=True
+    )
 
 
 def _watch(request: HttpRequest, upload: Upload) -> HttpResponse:
@@ -296,7 +299,7 @@ def progress(request: HttpRequest, object_id: str) -> HttpResponse:
 
 def report(request: HttpRequest, object_id: str) -> HttpResponse:
     """Show what became of a run: by account, and its receipts by reason."""
-    run = find_run(object_id, owner_id=owner().pk)
+    run = find_run(object_id, owner_id=current_owner())
     if run is None:
         raise Http404
     context = {"run": run_lines(run, with_accounts=True), "groups": receipt_groups(run.run_id)}
@@ -310,7 +313,7 @@ def _page(
 
 
 def _runs(upload: Upload) -> list[RunLines]:
-    found = (find_run(run_id, owner_id=owner().pk) for run_id in upload.state.runs)
+    found = (find_run(run_id, owner_id=current_owner()) for run_id in upload.state.runs)
     return [run_lines(run, with_accounts=True) for run in found if run is not None]
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from evidence.errors import InvalidRequest
+from evidence.models.owners import current_owner
 from evidence.write.connections import set_paused
 from importers.core.source import (
     Container,
@@ -29,7 +30,6 @@ from importers.sources.sync_batch import answer_deletions
 from owner.account_choices import ChoiceForm, open_draft, seal_draft
 from owner.form_fields import set_choices
 from owner.permissions import owner_required
-from owner.site import owner
 from owner.text import escape_invisible
 
 
@@ -37,7 +37,7 @@ from owner.text import escape_invisible
 @owner_required
 def account_list(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
-    cards = [_card(each, now) for each in account_store.list_accounts(owner().pk)]
+    cards = [_card(each, now) for each in account_store.list_accounts(current_owner())]
     context = {"here": "accounts", "accounts": cards, "sources": installed_sources()}
     return render(request, "owner/live_accounts/list.html", context)
 
@@ -121,7 +121,7 @@ def choose(
         messages.error(request, "This page is too old. Enter the account again.")
         return redirect("account-connect", source.name)
     details, found = draft
-    connections = accounts.candidates(source, owner_id=owner().pk)
+    connections = accounts.candidates(source, owner_id=current_owner())
     data = request.POST if "draft" in request.POST else None
     initial = {outcome.SETTING: accounts.suggested_limit(details.settings)}
     form = ChoiceForm(found, connections, source, data, initial=initial)
@@ -135,7 +135,7 @@ def choose(
                 connection_id=chosen["connection"] or None,
                 is_mirror=chosen.get("is_mirror", False),
                 daily_megabytes=chosen[outcome.SETTING],
-                owner_id=owner().pk,
+                owner_id=current_owner(),
                 now=timezone.now(),
             )
         except InvalidRequest as refusal:
@@ -161,7 +161,7 @@ def _choose_companion(request: HttpRequest, details: AccountDetails) -> HttpResp
     messages.success(
         request, f"Connected. The account also has {source.label.lower()}: start, or cancel."
     )
-    form = ChoiceForm(found, accounts.candidates(source, owner_id=owner().pk), source)
+    form = ChoiceForm(found, accounts.candidates(source, owner_id=current_owner()), source)
     context = {"here": "accounts", "source": source, "form": form}
     context["draft"] = seal_draft(companion, found)
     return render(request, "owner/live_accounts/choose.html", context)
@@ -171,7 +171,7 @@ def _choose_companion(request: HttpRequest, details: AccountDetails) -> HttpResp
 @owner_required
 def account_page(request: HttpRequest, connection_id: str) -> HttpResponse:
     """Show an account, and do what its buttons say."""
-    account = account_store.find_account(connection_id, owner_id=owner().pk)
+    account = account_store.find_account(connection_id, owner_id=current_owner())
     if account is None:
         raise Http404
     if request.method == "POST":

@@ -16,13 +16,13 @@ from typing_extensions import override
 
 from evidence.errors import InvalidRequest
 from evidence.events.webhook_client import validate_callback_url
+from evidence.models.owners import current_owner
 from evidence.write.sealed_values import SealedError
 from operations.notifications import store
 from operations.notifications.delivery import send_test
 from operations.notifications.models import NotificationChannel, NotificationKind
 from operations.notifications.transports import PLAIN, STARTTLS, TLS
 from owner.permissions import owner_required
-from owner.site import owner
 
 Transport = NotificationChannel.Transport
 MAX_CHARS = 1_000
@@ -149,7 +149,7 @@ def add_channel(request: HttpRequest, transport: str) -> HttpResponse:
     if transport not in FORMS:
         raise Http404
     form = FORMS[transport](request.POST or None)
-    if len(store.list_channels(owner().pk)) >= store.MAX_CHANNELS:
+    if len(store.list_channels(current_owner())) >= store.MAX_CHANNELS:
         messages.error(request, f"You have {store.MAX_CHANNELS} channels. Remove one first.")
         return redirect("notifications")
     if request.method == "POST" and form.is_valid():
@@ -158,7 +158,7 @@ def add_channel(request: HttpRequest, transport: str) -> HttpResponse:
             transport,
             address,
             kinds=NotificationKind.values,
-            owner_id=owner().pk,
+            owner_id=current_owner(),
             now=timezone.now(),
         )
         messages.success(request, "The channel is added. Send a test to check it.")
@@ -173,13 +173,13 @@ def add_channel(request: HttpRequest, transport: str) -> HttpResponse:
 def notifications_page(request: HttpRequest) -> HttpResponse:
     """Show the channels, and change, test or remove one."""
     if request.method == "POST":
-        channel = store.find_channel(request.POST.get("channel", ""), owner_id=owner().pk)
+        channel = store.find_channel(request.POST.get("channel", ""), owner_id=current_owner())
         if channel is None:
             raise Http404
         _act(request, channel)
         return redirect("notifications")
     context = {
-        "channels": [_card(each) for each in store.list_channels(owner().pk)],
+        "channels": [_card(each) for each in store.list_channels(current_owner())],
         "transports": Transport.choices,
     }
     return render(request, "owner/notifications/list.html", context)

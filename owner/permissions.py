@@ -1,14 +1,19 @@
-"""Restrict views to the signed-in owner and set the security headers of the owner's pages."""
+"""Who is signed in, what only owners may open, and the security headers of their pages.
 
-from collections.abc import Callable
+An account is an owner's when an owner points to it; no account has rights of Django beside that.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
+from evidence.models.owners import Owner, acting_for
 from owner import second_factor
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
@@ -40,16 +45,60 @@ PAGE_HEADERS = {
 }
 
 
+_OWNER = "_pdpp_owner"
+
+
+def account_owner(user: AbstractBaseUser | AnonymousUser) -> Owner | None:
+    """Return the owner whose active account this is. Queries once per user object."""
+    if not isinstance(user, User) or not user.is_active:
+        return None
+    if not hasattr(user, _OWNER):
+        setattr(user, _OWNER, Owner.unscoped.filter(user=user).first())
+    owner: Owner | None = getattr(user, _OWNER)
+    return owner
+
+
 def is_owner_account(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Return whether an account is the owner's: an active superuser. Staff accounts are not."""
-    return isinstance(user, User) and user.is_active and user.is_staff and user.is_superuser
+    """Return whether an account is an owner's, whose second factor may still be missing."""
+    return account_owner(user) is not None
 
 
 def is_owner(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Return whether the owner is signed in, with the second factor if one is enrolled."""
+    """Return whether an owner is signed in, with the second factor if one is enrolled."""
     if not isinstance(user, User) or not is_owner_account(user):
         return False
     return second_factor.has_passed(user) or not second_factor.is_enrolled(user)
+
+
+def act_for_signed_in_owner(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Middleware: act for the owner who is signed in, or for nobody, while a request is answered."""
+
+    def act(request: HttpRequest) -> HttpResponseBase:
+        # Reading the session of a call without one would add "Vary: Cookie" to its answer.
+        has_session = settings.SESSION_COOKIE_NAME in request.COOKIES or request.session.modified
+        owner = account_owner(request.user) if has_session and is_owner(request.user) else None
+        owner_id = None if owner is None else owner.owner_id
+        with acting_for(owner_id):
+            response = get_response(request)
+        if isinstance(response, StreamingHttpResponse):
+            chunks = cast("Iterable[bytes]", response.streaming_content)
+            response.streaming_content = _read_for(owner_id, chunks)
+        return response
+
+    return act
+
+
+def _read_for(owner_id: str | None, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield what is streamed after the view has returned, and read it for the same owner."""
+    rest = iter(chunks)
+    while True:
+        with acting_for(owner_id):
+            chunk = next(rest, None)
+        if chunk is None:
+            return
+        yield chunk
 
 
 def with_security_headers(view: View) -> View:

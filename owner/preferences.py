@@ -19,9 +19,9 @@ from django.utils.translation.trans_real import parse_accept_lang_header
 from django.views.decorators.http import require_http_methods
 
 from evidence.access.buckets import is_time_zone
-from evidence.models.owners import Owner, current_owner
+from evidence.models.owners import Owner
 from owner.form_fields import LANGUAGE_NAMES, set_choices
-from owner.permissions import owner_required
+from owner.permissions import account_owner, owner_required
 from owner.site import owner
 
 
@@ -56,21 +56,17 @@ zone_names = cache(available_timezones)
 def middleware(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Show times in the owner's time zone on pages that need a sign-in. One query for each."""
+    """Show times in the owner's time zone on pages that need a sign-in."""
 
     def activate(request: HttpRequest) -> HttpResponseBase:
         # Reading the session of a call without one would add "Vary: Cookie" to answers of the API.
         has_session = settings.SESSION_COOKIE_NAME in request.COOKIES
-        zone = _stored_time_zone() if has_session and request.user.is_authenticated else None
-        with timezone.override(zone):
+        owner = account_owner(request.user) if has_session else None
+        name = "" if owner is None else owner.time_zone
+        with timezone.override(ZoneInfo(name) if name in zone_names() else None):
             return get_response(request)
 
     return activate
-
-
-def _stored_time_zone() -> ZoneInfo | None:
-    name = Owner.unscoped.filter(pk=current_owner()).values_list("time_zone", flat=True).first()
-    return ZoneInfo(name) if name in zone_names() else None
 
 
 def browser_language(request: HttpRequest) -> str:
@@ -134,21 +130,22 @@ class PreferencesForm(forms.Form):
             raise forms.ValidationError("Use the name of a time zone, such as Europe/Berlin.")
         return name
 
-    def save(self) -> None:
+    def save(self, owner: Owner) -> None:
         chosen = {name: self.cleaned_data[name] for name in ("time_zone", "language", "country")}
         chosen["country"] = chosen["country"] or country_of(chosen["time_zone"], chosen["language"])
-        Owner.unscoped.filter(pk=current_owner()).update(**chosen)
+        Owner.unscoped.filter(pk=owner.pk).update(**chosen)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def preferences(request: HttpRequest) -> HttpResponse:
     """Show and change the time zone, the language and the country."""
+    current = owner()
     form = PreferencesForm(
-        request.POST or None, current=owner(), proposed=browser_language(request)
+        request.POST or None, current=current, proposed=browser_language(request)
     )
     if form.is_valid():
-        form.save()
+        form.save(current)
         messages.success(request, "Your settings are saved.")
         return redirect("preferences")
     context = {"here": "preferences", "form": form}

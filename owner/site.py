@@ -18,10 +18,9 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, URLResolver, path, reverse
-from django.utils import timezone
 from typing_extensions import override
 
-from evidence.models.owners import Owner, get_or_create_owner
+from evidence.models.owners import Owner, current_owner
 from owner.form_fields import PlainForm
 from owner.permissions import View, is_owner, with_security_headers
 
@@ -257,8 +256,8 @@ def named(row: Model | None) -> dict[str, Any]:
 
 
 def owner() -> Owner:
-    """Whose records these pages are about."""
-    return get_or_create_owner(timezone.now())
+    """Return the owner who is signed in."""
+    return Owner.unscoped.get(pk=current_owner())
 
 
 CONFIRMED = "confirmed"

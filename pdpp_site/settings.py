@@ -109,6 +109,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "owner.accounts.proxy_sign_in.ProxySignInMiddleware",
     "django_otp.middleware.OTPMiddleware",
+    "owner.permissions.act_for_signed_in_owner",
     "owner.preferences.middleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

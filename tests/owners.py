@@ -1,15 +1,19 @@
-"""The owner that tests act for unless they name another, and the check that statements name theirs."""
+"""Owners and their accounts in tests, and the check that statements name an owner."""
 
 import re
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from django.apps import apps
+from django.contrib.auth.models import User
+from django.utils import timezone
 
-from evidence.models.owners import Owned, is_across_owners
+from evidence.models.owners import Owned, Owner, get_or_create_owner, is_across_owners
+from owner.accounts import setup
 
 OWNER_ID = "owner"
 PROJECT = str(Path(__file__).resolve().parent.parent)
@@ -54,3 +58,19 @@ def _is_of_the_project() -> bool:
             return not name.startswith(TESTS)
         frame = frame.f_back  # type: ignore[assignment]
     return False
+
+
+def sign_up(name: str = "alice", *, password: str | None = None, owner_id: str = OWNER_ID) -> User:
+    """Return a new account of an owner, who is created where there is none of that id."""
+    user = User.objects.create_user(name, password=password)
+    new = {"created_at": timezone.now(), "is_administrator": owner_id == OWNER_ID}
+    Owner.unscoped.update_or_create(
+        owner_id=owner_id, defaults={"user": user}, create_defaults={"user": user, **new}
+    )
+    return user
+
+
+def set_up_link(now: datetime | None = None) -> str:
+    """Return the token of a set-up link for the only owner."""
+    now = now or timezone.now()
+    return setup.create_link(get_or_create_owner(now), now=now)

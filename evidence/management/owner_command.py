@@ -21,20 +21,25 @@ class OwnerCommand(BaseCommand):
     @override
     def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **options)
-        parser.add_argument(
-            "--owner",
-            metavar="NAME",
-            help="The user name or id of the owner, where the installation has several.",
-        )
+        add_owner_argument(parser)
         return parser
 
     @override
     def execute(self, *args: Any, **options: Any) -> str | None:
-        with acting_for(_named_owner(options.get("owner")).owner_id):
+        with acting_for(named_owner(options.get("owner")).owner_id):
             return super().execute(*args, **options)
 
 
-def _named_owner(name: str | None) -> Owner:
+def add_owner_argument(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--owner",
+        metavar="NAME",
+        help="The user name or id of the owner, where the installation has several.",
+    )
+
+
+def named_owner(name: str | None) -> Owner:
+    """Return the owner of a name or id, or the only one. Raises ``CommandError``."""
     if name is None:
         try:
             return get_or_create_owner(timezone.now())

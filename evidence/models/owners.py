@@ -125,6 +125,12 @@ class Owner(models.Model):
         return self.display_name
 
 
+def first_owner(now: dt.datetime) -> Owner:
+    """Return the administrator who was there first, created on first use."""
+    owners = Owner.unscoped.filter(is_administrator=True).order_by("created_at", "owner_id")
+    return owners.first() or create_owner(now, is_administrator=True)
+
+
 def get_or_create_owner(now: dt.datetime) -> Owner:
     """Return the only owner of the installation, who administers it; created on first use.
 

@@ -22,7 +22,7 @@ from django.views.decorators.http import require_http_methods
 from typing_extensions import override
 
 from evidence.access.crypto import digest_for, digests_for
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import Owner
 from evidence.write.app_data import AppData
 from owner import second_factor
 from owner.accounts import sign_in_throttle, step_up
@@ -32,6 +32,7 @@ from owner.preferences import PreferencesForm, browser_language
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+    from django.db.models import QuerySet
 
 
 LIFETIME = timedelta(hours=24)
@@ -42,13 +43,13 @@ class InvalidLinkError(Exception):
     """The link was used, has expired, or never existed."""
 
 
-def create_link(now: datetime) -> str:
-    """Return a new token, which gives control of the owner's account until it ends.
+def create_link(owner: Owner, *, now: datetime) -> str:
+    """Return a new token, which gives control of an owner's account until it ends.
 
-    Ends all sign-in delays: this runs on the server, where guessing is no threat.
+    Ends all sign-in delays: this runs on the server, where guessing is no threat. An owner who has
+    an account is told, so that nobody takes it over unnoticed.
     """
     token = secrets.token_urlsafe(32)
-    owner = get_or_create_owner(now)
     with transaction.atomic():
         sign_in_throttle.reset_throttle()
         SetupLink.unscoped.filter(owner=owner).delete()
@@ -61,31 +62,30 @@ def create_link(now: datetime) -> str:
     return token
 
 
-def is_valid(token: str, *, now: datetime) -> bool:
-    """Return whether the token can be redeemed."""
-    digests = digests_for(PURPOSE, token)
-    return SetupLink.unscoped.filter(digest__in=digests, used_at=None, expires_at__gt=now).exists()
+def _valid_links(token: str, now: datetime) -> "QuerySet[SetupLink]":
+    links = SetupLink.unscoped.filter(digest__in=digests_for(PURPOSE, token))
+    return links.filter(used_at=None, expires_at__gt=now)
 
 
-def owner_account(now: datetime) -> "User | None":
-    """Return the owner's account, or None before the first link was used."""
-    return get_or_create_owner(now).user
+def link_owner(token: str, *, now: datetime) -> Owner | None:
+    """Return whose account the token sets, or None if it cannot be redeemed."""
+    link = _valid_links(token, now).select_related("owner__user").first()
+    return None if link is None else link.owner
 
 
 @transaction.atomic
 def redeem(token: str, *, username: str, password: str, now: datetime) -> "User":
-    """Set the owner's user name and password, end all sessions and disable the second factor.
+    """Set an owner's user name and password, end their sessions and disable the second factor.
 
-    Works once. Raises InvalidLinkError.
+    Works once. Raises InvalidLinkError, and IntegrityError where the name was taken meanwhile.
     """
-    valid_links = SetupLink.unscoped.select_for_update().filter(used_at=None, expires_at__gt=now)
-    link = valid_links.filter(digest__in=digests_for(PURPOSE, token)).first()
+    link = _valid_links(token, now).select_for_update().first()
     if link is None:
         raise InvalidLinkError
     owner = link.owner
     user = owner.user or get_user_model()()
     user.username = username
-    user.is_active = user.is_staff = user.is_superuser = True
+    user.is_active = True
     user.set_password(password)
     user.save()
     second_factor.disable(user)
@@ -162,14 +162,15 @@ def set_up(request: HttpRequest, token: str) -> HttpResponse:
         response = _page(request, "throttled", context={"text": str(error)}, status=429)
         response["Retry-After"] = str(error.retry_after)
         return response
-    if not is_valid(token, now=now):
+    owner = link_owner(token, now=now)
+    if owner is None:
         return _page(request, "link_invalid", context={}, status=410)
     attempt.succeeded()
-    account = owner_account(now)
+    account = owner.user
     form = SetUpForm(
         request.POST or None,
         account=account,
-        current=get_or_create_owner(now),
+        current=owner,
         proposed=browser_language(request),
     )
     if not form.is_valid():
@@ -184,7 +185,7 @@ def set_up(request: HttpRequest, token: str) -> HttpResponse:
         )
     except InvalidLinkError:
         return _page(request, "link_invalid", context={}, status=410)
-    form.save()
+    form.save(owner)
     login(request, user, backend="django.contrib.auth.backends.ModelBackend")
     step_up.mark_confirmed(request)
     return redirect("home")

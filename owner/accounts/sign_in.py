@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from django import forms
 from django.contrib import messages
-from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView, RedirectURLMixin, redirect_to_login
@@ -53,10 +52,10 @@ from owner.permissions import (
 from owner.text import one_line
 
 
-class SignInForm(AdminAuthenticationForm):
+class SignInForm(AuthenticationForm):
     """User name and password. Accepts owner accounts only and applies the throttle."""
 
-    error_messages = AdminAuthenticationForm.error_messages | {
+    error_messages = AuthenticationForm.error_messages | {
         "invalid_login": "Wrong user name or password. Passwords are case-sensitive."
     }
     keep = forms.BooleanField(

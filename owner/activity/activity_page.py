@@ -27,6 +27,7 @@ from evidence.ledger.readings import (
     start_of_day,
     sum_by_client,
 )
+from evidence.models.owners import current_owner
 from owner.activity.reading_text import (
     Amount,
     Names,
@@ -39,7 +40,6 @@ from owner.activity.reading_text import (
 from owner.activity.usage_charts import share_table, usage_charts
 from owner.form_fields import set_choices
 from owner.permissions import owner_required
-from owner.site import owner
 from owner.text import escape_invisible
 
 YOU = "you"
@@ -132,11 +132,11 @@ class AppActivity:
 def activity_page(request: HttpRequest) -> HttpResponse:
     """Show the readings that match the filters, a week on each page."""
     now = timezone.now()
-    names = Names(owner().pk)
+    names = Names(current_owner())
     form = ActivityForm(request.GET, names=names)
     where = form.where
     since, until = form.days(where, now=now)
-    readings = list_readings(owner().pk, since=since, until=until, where=where)
+    readings = list_readings(current_owner(), since=since, until=until, where=where)
     client = where.client_id or ""
     is_overview = not form.query
     context = {
@@ -151,8 +151,8 @@ def activity_page(request: HttpRequest) -> HttpResponse:
         "since": since.date(),
         "last": until.date() - DAY,
         "charts": usage_charts(client, now=now) if client else (),
-        "shares": share_table(owner().pk, names, now=now) if is_overview else None,
-        "proof": ledger_proof(owner().pk),
+        "shares": share_table(current_owner(), names, now=now) if is_overview else None,
+        "proof": ledger_proof(current_owner()),
         **_links(form, where, since),
     }
     return render(request, "owner/activity/activity.html", context)

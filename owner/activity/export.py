@@ -21,10 +21,10 @@ from evidence.ledger.disclosures import (
     resolve_pseudonyms,
 )
 from evidence.ledger.readings import DAY, midnight
+from evidence.models.owners import current_owner
 from owner.activity.activity_page import YOU, ActivityForm
 from owner.activity.reading_text import Names
 from owner.permissions import owner_required
-from owner.site import owner
 
 BATCH_SIZE = 500
 ERASED = "(erased)"
@@ -47,7 +47,7 @@ def export(request: HttpRequest, name: str) -> StreamingHttpResponse:
     if name not in formats:
         raise Http404
     media_type, write = formats[name]
-    names = Names(owner().pk)
+    names = Names(current_owner())
     rows = _rows(ActivityForm(request.GET, names=names))
     response = StreamingHttpResponse(write(rows, names), content_type=media_type)
     response["Content-Disposition"] = f'attachment; filename="activity.{name}"'
@@ -60,7 +60,7 @@ def _rows(form: ActivityForm) -> Disclosures:
     rows = (
         disclosures_of_record(chosen["connection"], chosen["stream"], chosen["key"])
         if chosen["key"]
-        else all_disclosures(owner().pk)
+        else all_disclosures(current_owner())
     )
     if where.only_apps:
         rows = rows.exclude(client_id="")

@@ -23,11 +23,11 @@ from evidence.ledger.disclosures import (
     read_disclosures,
     resolve_pseudonyms,
 )
+from evidence.models.owners import current_owner
 from owner.activity.reading_text import Names, activity_url
 from owner.permissions import owner_required
 from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.record_summaries import RecordSummary, summarize
-from owner.site import owner
 from owner.text import escape_invisible
 
 A_PAGE = 50
@@ -52,13 +52,13 @@ class AnswerLine:
 @owner_required
 def reading_page(request: HttpRequest) -> HttpResponse:
     """Show what one client read between two times; an empty client is the owner."""
-    names, client_id = Names(owner().pk), request.GET.get("client", "")
+    names, client_id = Names(current_owner()), request.GET.get("client", "")
     since, until = _time(request, "since"), _time(request, "until")
-    rows = disclosures_between(owner().pk, client_id=client_id, since=since, until=until)
+    rows = disclosures_between(current_owner(), client_id=client_id, since=since, until=until)
     entries = list(read_disclosures(rows[:MAX_ROWS]))
     pseudonyms = list(dict.fromkeys(each for entry in entries for each in entry.pseudonyms))
     found: Page[UUID] = Paginator(pseudonyms, A_PAGE).get_page(request.GET.get("page"))
-    gate = Gate(owner_scope(owner().pk))
+    gate = Gate(owner_scope(current_owner()))
     with transaction.atomic():
         records, gone = _records(gate, list(found.object_list))
         record_owner_read(gate.scope, listed_items(records), route="activity")

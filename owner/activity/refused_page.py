@@ -17,10 +17,10 @@ from django.views.decorators.http import require_safe
 from evidence.access.grant_text import humanize
 from evidence.access.owner_notices import REFUSED_CALL_RETENTION, refused_calls
 from evidence.errors import Code
+from evidence.models.owners import current_owner
 from owner.activity.reading_text import Names
 from owner.form_fields import set_choices
 from owner.permissions import owner_required
-from owner.site import owner
 from owner.text import escape_invisible
 
 if TYPE_CHECKING:
@@ -96,11 +96,11 @@ class RefusedCallLine:
 @owner_required
 def refused_page(request: HttpRequest) -> HttpResponse:
     """Show the refused calls by day, latest first, some on each page."""
-    names = Names(owner().pk)
+    names = Names(current_owner())
     form = RefusedCallForm(request.GET, names=names)
     chosen = form.cleaned_data
     rows = refused_calls(
-        owner().pk, client_id=chosen["client"], request_id=chosen["request_id"].strip()
+        current_owner(), client_id=chosen["client"], request_id=chosen["request_id"].strip()
     )
     found = Paginator(rows, A_PAGE).get_page(request.GET.get("page"))
     context = {

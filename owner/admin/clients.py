@@ -31,6 +31,7 @@ from evidence.access.grants import register_client
 from evidence.access.tokens import revoke_token_id
 from evidence.models.clients import Client
 from evidence.models.grants import AccessToken
+from evidence.models.owners import current_owner
 from owner.admin.grants import ClientFilter, TokenStateFilter
 from owner.form_fields import PlainForm, validate_printable
 from owner.grants.grant_pages import TokenRow, grant_rows, token_row, token_url
@@ -41,7 +42,6 @@ from owner.site import (
     confirmation,
     is_confirmed,
     named,
-    owner,
     owner_site,
     page,
 )
@@ -120,7 +120,7 @@ class ClientAdmin(OwnerAdmin[Client]):
         if change:
             obj.save(update_fields=["display_name"])
             return
-        made = register_client(obj.display_name, owner_id=owner().pk, now=timezone.now())
+        made = register_client(obj.display_name, owner_id=current_owner(), now=timezone.now())
         vars(obj).update(vars(made))
 
 

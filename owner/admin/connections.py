@@ -21,13 +21,14 @@ from evidence.access.grant_text import stream_label
 from evidence.access.owner_scope import owner_scope
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection, StreamState
+from evidence.models.owners import current_owner
 from evidence.write.connections import is_name_taken, set_languages, validate_identities
 from evidence.write.erasure_orders import ErasureScope
 from owner.form_fields import PlainForm, language_choices, set_choices, validate_printable
 from owner.records import connection_streams, erasure_pages, visibility_page
 from owner.records.connection_streams import stream_lines
 from owner.records.record_urls import record_url, stream_url
-from owner.site import OwnerAdmin, OwnPage, named, owner, owner_site, page
+from owner.site import OwnerAdmin, OwnPage, named, owner_site, page
 from owner.text import pluralize, with_code
 
 
@@ -49,7 +50,7 @@ class LookUpForm(forms.Form):
 def look_up(request: HttpRequest) -> HttpResponse:
     """Show a form for a connection, a stream and a key."""
     data = request.GET if "where" in request.GET else None
-    form = LookUpForm(data, gate=Gate(owner_scope(owner().pk)))
+    form = LookUpForm(data, gate=Gate(owner_scope(current_owner())))
     if form.is_valid():
         connection_id, _, stream = form.cleaned_data["where"].partition("/")
         return _open(connection_id, stream, form.cleaned_data["key"])

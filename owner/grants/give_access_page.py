@@ -20,6 +20,7 @@ from evidence.access.owner_scope import grant_scope, preview_scope
 from evidence.access.quotas import set_quotas
 from evidence.errors import ApiException
 from evidence.models.clients import Client
+from evidence.models.owners import current_owner
 from owner.form_fields import set_choices, validate_printable
 from owner.grants.draft import DraftForms
 from owner.grants.grant_pages import issue_tokens, tokens_page
@@ -28,7 +29,6 @@ from owner.grants.preview import StreamDifference, compare_additions
 from owner.grants.reviewed_forms import HAS_ERRORS, ReviewedForms
 from owner.grants.term_forms import TokensForm
 from owner.permissions import owner_required
-from owner.site import owner
 
 NOTHING_SELECTED = "Select at least one connection."
 REVIEW_CHANGED = "Your changes updated the summary. Check it, then choose Give access."
@@ -93,13 +93,13 @@ def give_access(request: HttpRequest) -> HttpResponse:
     data = request.POST if request.method == "POST" else None
     is_allowed = request.POST.get("decision") == "allow"
     if is_allowed:
-        lock_sources(owner().pk)
+        lock_sources(current_owner())
         if find_approved_package(request.POST.get("form_token", "")) is not None:
             messages.error(request, ALREADY_GIVEN)
             return redirect("connected-apps")
-    clients = Client.unscoped.filter(owner=owner()).order_by("display_name", "client_id")
+    clients = Client.unscoped.order_by("display_name", "client_id")
     app = AppForm(data, clients=list(clients), chosen=request.GET.get("client", ""))
-    selection = DraftForms(all_grantable(readable_connections(owner().pk)), data)
+    selection = DraftForms(all_grantable(readable_connections(current_owner())), data)
     reviewed = ReviewedForms(request, selection, "give access")
     error = _find_error(app, reviewed) if is_allowed else ""
     if is_allowed and not error:
@@ -121,7 +121,7 @@ def _issue(request: HttpRequest, app: AppForm, reviewed: ReviewedForms) -> HttpR
     """Issue the grants and show their tokens. Raises ApiException, and then stores nothing."""
     now, selection = timezone.now(), reviewed.forms
     client = app.existing_client or register_client(
-        app.cleaned_data["new_client"], owner_id=owner().pk, now=now
+        app.cleaned_data["new_client"], owner_id=current_owner(), now=now
     )
     selection.terms.purpose_description = app.cleaned_data["purpose"]
     requests = selection.draft.requests(now)
@@ -148,6 +148,6 @@ def _additions(client: Client | None, selection: DraftForms) -> list[StreamDiffe
         return None
     rows = with_grant_state(timezone.now()).filter(package__client=client)
     grants = [grant for grant in rows if state_of(grant) in CURRENT_STATES]
-    before = [Gate(grant_scope(grant, owner_id=owner().pk)) for grant in grants]
+    before = [Gate(grant_scope(grant, owner_id=current_owner())) for grant in grants]
     selected = [(source.source.source.pk, source.terms) for source in selection.draft.sources]
-    return compare_additions(before, Gate(preview_scope(selected, owner_id=owner().pk)))
+    return compare_additions(before, Gate(preview_scope(selected, owner_id=current_owner())))

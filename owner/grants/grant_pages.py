@@ -29,10 +29,11 @@ from evidence.access.grants import revoke_grant, revoke_package
 from evidence.access.quotas import get_tripwire_share, list_quotas, set_quotas, set_tripwire_share
 from evidence.access.tokens import create_token, token_exists
 from evidence.models.grants import AccessToken, Grant, Package
+from evidence.models.owners import current_owner
 from owner.form_fields import new_approval, read_approval
 from owner.grants.term_forms import GrantLimitsForm, TokensForm, current_limits, usage_texts
 from owner.setup_snippets import RESOURCE_USES, token_snippets
-from owner.site import Question, confirmation, grant_url, is_confirmed, owner, page
+from owner.site import Question, confirmation, grant_url, is_confirmed, page
 from owner.text import describe_terms, format_time, pluralize, state_badge
 
 
@@ -50,7 +51,7 @@ class GrantRow:
 
 def grant_rows(grants: Iterable[Grant]) -> list[GrantRow]:
     """Return the rows of grants from ``grants_with_state``, in their order. Runs two queries."""
-    labels = connection_labels(owner().pk)
+    labels = connection_labels(current_owner())
     return [
         GrantRow(
             url=grant_url("change", grant.grant_id),
@@ -221,7 +222,7 @@ def change_limits(request: HttpRequest, grant: Grant) -> HttpResponse:
 
 def describe_streams(grant: Grant) -> list[StreamDescription]:
     """Describe what is granted with the labels of the declaration the grant was issued under."""
-    labels = connection_labels(owner().pk)
+    labels = connection_labels(current_owner())
     return merge_descriptions(
         describe_terms(terms, stream=stream, labels=labels) for terms, stream in terms_of(grant)
     )

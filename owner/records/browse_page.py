@@ -18,6 +18,7 @@ from evidence.access.records import VisibleRecords
 from evidence.access.scope import TimeRange
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
+from evidence.models.owners import current_owner
 from owner.permissions import owner_required
 from owner.records.bookings import booking_sums
 from owner.records.conversations import conversation, thread
@@ -45,7 +46,6 @@ from owner.records.record_roles import Layout, StreamRoles
 from owner.records.record_summaries import RecordSummary
 from owner.records.record_urls import stream_url
 from owner.records.search_facets import kind_key
-from owner.site import owner
 
 YearLink: TypeAlias = tuple[int | str, str, bool]
 """Label, URL and whether it is open."""
@@ -60,7 +60,7 @@ def record_list(request: HttpRequest, connection_id: str, stream: str) -> HttpRe
     """
     if "key" in request.GET:
         return record_page(request, connection_id, stream, request.GET["key"])
-    gate = Gate(owner_scope(owner().pk))
+    gate = Gate(owner_scope(current_owner()))
     try:
         visible = gate.stream(stream, connection_id=connection_id)
     except ApiException as refusal:

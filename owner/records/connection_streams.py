@@ -19,7 +19,7 @@ from evidence.models.connections import Connection, StreamState
 from evidence.models.sources import load_declarations
 from evidence.write.retention import MAX_DAYS, retention_periods, set_retention
 from owner.records.record_urls import stream_url
-from owner.site import owner, page
+from owner.site import page
 from owner.text import format_time, pluralize
 
 
@@ -122,9 +122,8 @@ def url(connection_id: str) -> str:
 
 def keep(request: HttpRequest) -> HttpResponse:
     """Shows the periods, and sets them."""
-    connection = Connection.unscoped.filter(
-        owner=owner(), pk=request.GET.get("connection", "").replace("\0", "")
-    ).first()
+    connection_id = request.GET.get("connection", "").replace("\0", "")
+    connection = Connection.unscoped.filter(pk=connection_id).first()
     if connection is None:
         raise Http404
     data = request.POST if request.method == "POST" else None

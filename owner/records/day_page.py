@@ -17,6 +17,7 @@ from evidence.access.gate import Gate
 from evidence.access.grant_text import stream_label
 from evidence.access.owner_scope import owner_scope
 from evidence.access.records import VisibleRecords
+from evidence.models.owners import current_owner
 from owner.charts import add_months
 from owner.permissions import owner_required
 from owner.records.owner_reads import listed_items, record_owner_read
@@ -25,7 +26,6 @@ from owner.records.person_links import link_people
 from owner.records.record_lists import are_all_demo
 from owner.records.record_roles import Layout
 from owner.records.record_summaries import RecordSummary
-from owner.site import owner
 
 MAX_PER_STREAM = 40
 MAX_OF_ONE_STREAM = 150
@@ -73,7 +73,7 @@ def day_page(request: HttpRequest, day: str) -> HttpResponse:
     `only`, such as ``cin_1/messages``, shows more records of one stream.
     """
     chosen = _parse_day(day)
-    gate = Gate(owner_scope(owner().pk))
+    gate = Gate(owner_scope(current_owner()))
     streams = _timed_streams(gate)
     only = _one_stream(streams, request.GET.get("only", ""))
     limit = MAX_OF_ONE_STREAM if only else MAX_PER_STREAM

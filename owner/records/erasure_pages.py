@@ -15,9 +15,10 @@ from evidence.access.grant_text import humanize
 from evidence.erasure import erase_record
 from evidence.models.connections import Connection
 from evidence.models.erasures import Erasure
+from evidence.models.owners import current_owner
 from evidence.write.erasure_orders import ErasureScope, create_erasure, get_receipt, list_receipts
 from operations.erasure_text import count_rows, describe_kept, describe_scope, format_counts
-from owner.site import owner, page
+from owner.site import page
 from owner.text import escape_invisible, format_time
 
 BY = "the owner, on these pages"
@@ -68,7 +69,7 @@ def ask(request: HttpRequest) -> HttpResponse:
     """Asks, and once confirmed begins: a record is gone at once, anything larger is watched."""
     of, where = _wanted(request)
     form = EraseForm(request.POST if request.method == "POST" else None, of=of)
-    found = count_rows(of, owner_id=owner().pk, **where)
+    found = count_rows(of, owner_id=current_owner(), **where)
     if request.method == "POST" and form.is_valid():
         tombstones = not form.cleaned_data.get("untold", False)
         made = _begun(of, where, tombstones=tombstones)
@@ -88,7 +89,7 @@ def ask(request: HttpRequest) -> HttpResponse:
 def receipts_page(request: HttpRequest) -> HttpResponse:
     """What was erased, latest first."""
     labels = _labels()
-    lines = [_lines(each, labels) for each in list_receipts(owner().pk, most=LATEST)]
+    lines = [_lines(each, labels) for each in list_receipts(current_owner(), most=LATEST)]
     context = {"receipts": lines, "everything_url": url(ErasureScope.OWNER)}
     return page(request, "erasing/receipts", title="What was erased", context=context)
 
@@ -119,10 +120,10 @@ def _begun(of: ErasureScope, where: Mapping[str, str], *, tombstones: bool) -> E
     if of == ErasureScope.RECORD:
         return erase_record(
             where["connection_id"], stream=where["stream"], record_key=where["record_key"],
-            owner_id=owner().pk, by=BY, now=now, tombstones=tombstones,
+            owner_id=current_owner(), by=BY, now=now, tombstones=tombstones,
         )  # fmt: skip
     return create_erasure(
-        of, owner_id=owner().pk, by=BY, now=now, tombstones=tombstones,
+        of, owner_id=current_owner(), by=BY, now=now, tombstones=tombstones,
         connection_id=where.get("connection_id", ""), stream=where.get("stream", ""),
     )  # fmt: skip
 
@@ -151,7 +152,7 @@ def _wanted(request: HttpRequest) -> tuple[ErasureScope, dict[str, str]]:
 
 
 def _mine() -> Any:
-    return Connection.unscoped.filter(owner=owner())
+    return Connection.unscoped.all()
 
 
 def _name(of: ErasureScope, where: Mapping[str, str]) -> str:
@@ -173,7 +174,7 @@ def _back(of: ErasureScope, where: Mapping[str, str]) -> str:
 
 
 def _known(erasure_id: str) -> Erasure:
-    found = get_receipt(erasure_id, owner_id=owner().pk)
+    found = get_receipt(erasure_id, owner_id=current_owner())
     if found is None:
         raise Http404
     return found

@@ -16,6 +16,7 @@ from evidence.access.crypto import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
 from evidence.errors import ApiException
+from evidence.models.owners import current_owner
 from owner.permissions import owner_required
 from owner.records import people_index
 from owner.records.models import PersonCount, PersonMerge
@@ -25,7 +26,6 @@ from owner.records.person_history import Position, cards, events, history
 from owner.records.person_links import link_people, person_url
 from owner.records.record_lists import are_all_demo
 from owner.records.record_page import facts
-from owner.site import owner
 
 CURSOR_KIND = "owner.person"
 MAX_QUERY = 200
@@ -40,7 +40,7 @@ def people_page(request: HttpRequest) -> HttpResponse:
     sort = request.GET.get("sort", "")
     sort = sort if sort in SORTS else ""
     start = _number(request.GET.get("start", ""))
-    gate = Gate(owner_scope(owner().pk))
+    gate = Gate(owner_scope(current_owner()))
     with transaction.atomic():
         directory = Directory(gate, now=timezone.now())
         people, has_more = directory.find(query, sort=sort, start=start)
@@ -63,7 +63,7 @@ def people_page(request: HttpRequest) -> HttpResponse:
 @owner_required
 def person_page(request: HttpRequest, person: str) -> HttpResponse:
     """Show one person: addresses, cards, events, and all conversations in one order."""
-    gate, now = Gate(owner_scope(owner().pk)), timezone.now()
+    gate, now = Gate(owner_scope(current_owner())), timezone.now()
     directory = Directory(gate, now=now)
     shown = _person_or_404(directory, person)
     if shown.person_id != person:
@@ -100,7 +100,7 @@ def person_page(request: HttpRequest, person: str) -> HttpResponse:
 @owner_required
 def merge_people(request: HttpRequest, person: str) -> HttpResponse:
     """Join another person with this one: all identities of the other belong to this person."""
-    directory = Directory(Gate(owner_scope(owner().pk)), now=timezone.now())
+    directory = Directory(Gate(owner_scope(current_owner())), now=timezone.now())
     kept = _person_or_404(directory, person)
     other = _person_or_404(directory, request.POST.get("other", ""))
     if other.person_id != kept.person_id:
@@ -108,7 +108,6 @@ def merge_people(request: HttpRequest, person: str) -> HttpResponse:
         with transaction.atomic():
             for identity in {row.identity for row in other.rows}:
                 PersonMerge.unscoped.update_or_create(
-                    owner=owner(),
                     identity=identity,
                     defaults={"person": kept.person_id, "merged_at": now},
                 )

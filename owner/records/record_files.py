@@ -27,13 +27,13 @@ from evidence.api.views.blobs import blob_response
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import ApiException, RangeNotSatisfiable
 from evidence.ledger.entries import DisclosedItem
+from evidence.models.owners import current_owner
 from evidence.read import blobs, records
 from evidence.read.expansion import related_stream
 from owner.permissions import owner_required
 from owner.records.owner_reads import record_owner_read
 from owner.records.record_roles import HTML_MEDIA_TYPE, StreamRoles
 from owner.records.record_summaries import PICTURE_TYPES
-from owner.site import owner
 from owner.text import record_title
 
 HTML_MAX_BYTES = 8_000_000
@@ -61,7 +61,7 @@ _PICTURE = re.compile(r'(<img [^<>]*?)src="cid:([^"<>]*)"')
 @owner_required
 def record_html(request: HttpRequest, connection_id: str, stream: str) -> HttpResponse:
     """Show the HTML of the record with the key in ``key``; 404 for whatever has none."""
-    gate = Gate(owner_scope(owner().pk))
+    gate = Gate(owner_scope(current_owner()))
     key = request.GET.get("key", "")
     try:
         visible = gate.stream(stream, connection_id=connection_id)
@@ -166,7 +166,7 @@ class _Pictures:
 @owner_required
 def record_file(request: HttpRequest, connection_id: str, blob_id: str) -> HttpResponseBase:
     """Stream the file with the headers of the REST API, which keep browsers from running it."""
-    gate = Gate(owner_scope(owner().pk))
+    gate = Gate(owner_scope(current_owner()))
     try:
         with transaction.atomic():
             blob = blobs.get(gate, blob_id, connection_id=connection_id)

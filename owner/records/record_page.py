@@ -21,6 +21,7 @@ from evidence.errors import ApiException
 from evidence.ledger.disclosures import readers_of_record
 from evidence.ledger.entries import DisclosedItem
 from evidence.models.clients import Client
+from evidence.models.owners import current_owner
 from evidence.read import records as reading
 from evidence.read.expansion import Children, load_related, parse_expand
 from evidence.write.erasure_orders import ErasureScope
@@ -32,7 +33,6 @@ from owner.records.record_roles import Layout
 from owner.records.record_summaries import RecordSummary, summarize
 from owner.records.record_urls import stream_url
 from owner.records.visibility_page import Place, standing_readers
-from owner.site import owner
 from owner.text import escape_invisible, format_time, record_values, truncate
 
 MAX_FACT_CHARS = 500
@@ -72,7 +72,7 @@ def record_page(
     request: HttpRequest, connection_id: str, stream: str, record_key: str
 ) -> HttpResponse:
     """Show a record; 404 for whatever the owner lacks. `whole` shows long texts to their end."""
-    gate = Gate(owner_scope(owner().pk))
+    gate = Gate(owner_scope(current_owner()))
     try:
         visible = gate.stream(stream, connection_id=connection_id)
         place = Place(connection_id, stream, record_key)
@@ -183,7 +183,7 @@ def _related(gate: Gate, visible: VisibleRecords, record: VisibleRecord) -> list
 def _readers(place: Place) -> list[Reader]:
     """Return who has seen the record before this page, latest first."""
     found = readers_of_record(place.connection_id, place.stream, place.key)
-    names = dict(Client.unscoped.filter(owner=owner()).values_list("pk", "display_name"))
+    names = dict(Client.unscoped.values_list("pk", "display_name"))
     return [
         Reader(names.get(client_id, client_id) if client_id else "You", times, format_time(last))
         for client_id, times, last in found

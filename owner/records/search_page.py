@@ -22,6 +22,7 @@ from evidence.access.records import VisibleRecords
 from evidence.access.scope import Scope
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
+from evidence.models.owners import current_owner
 from evidence.read.search import MatchCounts, count_by_month, search
 from evidence.search.results import Excerpt, Hit, SearchRequest, SearchResult
 from evidence.search.semantic import LEXICAL
@@ -41,7 +42,6 @@ from owner.records.record_lists import are_all_demo
 from owner.records.record_roles import StreamRoles
 from owner.records.record_summaries import RecordSummary
 from owner.records.search_facets import Filters, facets_of, histogram_of
-from owner.site import owner
 from owner.text import escape_invisible, pluralize
 
 PAGE_SIZE = 20
@@ -63,7 +63,7 @@ class HitRow:
 def search_page(request: HttpRequest) -> HttpResponse:
     """Show one page of hits, or only the search box if there is no query."""
     filters = Filters.of(request)
-    scope = owner_scope(owner().pk)
+    scope = owner_scope(current_owner())
     context = {
         "query": filters.q,
         "filters": filters,

@@ -25,8 +25,9 @@ from evidence.access.records import VisibleRecord
 from evidence.access.scope import Only, StreamTerms
 from evidence.errors import ApiException
 from evidence.models.grants import Grant
+from evidence.models.owners import current_owner
 from owner.records.record_urls import record_url
-from owner.site import grant_url, owner, page
+from owner.site import grant_url, page
 from owner.text import describe_terms, escape_invisible, state_badge
 
 
@@ -50,12 +51,12 @@ class Line:
 def who_can_see(request: HttpRequest) -> HttpResponse:
     """Of one record that is there."""
     place = Place(*(request.GET.get(name, "") for name in ("connection", "stream", "key")))
-    gate = Gate(owner_scope(owner().pk))
+    gate = Gate(owner_scope(current_owner()))
     connection = gate.scope.connections.get(place.connection_id)
     if connection is None or not _named(gate, place):
         raise Http404
     found = [(grant, seen_through(grant, place)) for grant in _standing_grants()]
-    labels = connection_labels(owner().pk)
+    labels = connection_labels(current_owner())
     context = {
         "key": escape_invisible(place.key),
         "connection": connection.display_name,
@@ -81,14 +82,14 @@ def standing_readers(place: Place) -> list[tuple[str, GrantState]]:
 
 
 def _standing_grants() -> list[Grant]:
-    rows = with_grant_state(timezone.now()).filter(package__owner=owner())
+    rows = with_grant_state(timezone.now())
     rows = rows.order_by("package__client__display_name", "grant_id")
     return [*filter_state(rows, GrantState.ACTIVE), *filter_state(rows, GrantState.PAUSED)]
 
 
 def seen_through(grant: Grant, place: Place) -> VisibleRecord | None:
     """The record as a token of the grant is shown it, or would be if it were not paused."""
-    found = _named(Gate(grant_scope(grant, owner_id=owner().pk)), place)
+    found = _named(Gate(grant_scope(grant, owner_id=current_owner())), place)
     return found[0] if found else None
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.utils import quote
-from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
@@ -19,6 +18,7 @@ from evidence.api.base_views import GrantedView
 from evidence.models.grants import Grant
 from evidence.models.ledger import Disclosure
 from tests.owner.pages.browser import Browser
+from tests.owners import sign_up
 from tests.world import BANK, World
 
 LIST = "/v1/streams/transactions/records"
@@ -151,7 +151,7 @@ def test_concurrent_first_answers_open_one_window(committed: World) -> None:
 def test_owner_pages_show_single_use_and_its_end(
     once: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alice = Browser().sign_in(User.objects.create_superuser("alice"))
+    alice = Browser().sign_in(sign_up("alice"))
     grant_page = f"/admin/evidence/grant/{quote(grant_of(once).pk)}/change/"
     assert "once: for ten minutes from its first answer" in alice.open(grant_page).text
     close_at_once(monkeypatch)

@@ -9,6 +9,7 @@ from django.db import connection
 from selenium.webdriver import Chrome
 
 from tests.browser.chromium import DESKTOP, POLL, SECONDS, chromium, resize
+from tests.owners import sign_up
 from tests.tools import require_program
 
 if TYPE_CHECKING:
@@ -44,10 +45,9 @@ def browser(_browser: Chrome) -> Iterator[Chrome]:
 @pytest.fixture
 def served(committed: "World", live_server: Any, settings: Any) -> Iterator["World"]:
     """Yield the cast's records, behind ``live_server``, with an owner who has a password."""
-    from django.contrib.auth.models import User
 
     settings.PDPP_PUBLIC_URL = live_server.url
-    User.objects.create_superuser("alice", password=PASSWORD)
+    sign_up("alice", password=PASSWORD)
     yield committed
     _wait_for_open_requests()
 

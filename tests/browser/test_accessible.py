@@ -9,12 +9,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import resolve
-from django.utils import timezone
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.keys import Keys
 
 from owner import second_factor
-from owner.accounts import setup
 from tests.browser import axe, owner_pages
 from tests.browser.axe import find_faults
 from tests.browser.chromium import fill, press, wait_for
@@ -22,6 +20,7 @@ from tests.browser.conftest import PASSWORD
 from tests.browser.test_owner import question, sign_in
 from tests.importers.dovecot import Dovecot, message, run_dovecot
 from tests.importers.syncing import connect
+from tests.owners import set_up_link, sign_up
 from tests.pdpp_site.test_hostile_input import path, routes
 from tests.world import World
 
@@ -47,7 +46,7 @@ def values(served: World, mail_server: Dovecot, tmp_path: Path, settings: Any) -
 
 def test_each_page_is_visited(world: World) -> None:
     owner = Client(raise_request_exception=False, headers={"Accept": "text/html"})
-    owner.force_login(User.objects.create_superuser("alice"))
+    owner.force_login(sign_up("alice"))
     addresses = [each.partition("?")[0] for each in owner_pages.PAGES]
     known = {resolve(each.format_map(defaultdict(lambda: "1"))).route for each in addresses}
     known |= owner_pages.OTHER_TESTS | owner_pages.NO_PAGES
@@ -69,7 +68,7 @@ def test_each_page_is_visited(world: World) -> None:
 def test_pages_without_sign_in_are_accessible(
     served: World, live_server: Any, browser: Chrome
 ) -> None:
-    link = f"{live_server.url}/set-up/{setup.create_link(timezone.now())}/"
+    link = f"{live_server.url}/set-up/{set_up_link()}/"
     found = []
     for address in (f"{live_server.url}/", f"{live_server.url}/none", link):
         browser.get(address)
@@ -134,7 +133,7 @@ def test_pages_with_nothing_on_them_are_accessible(
     live_server: Any, browser: Chrome, settings: Any, tmp_path: Path
 ) -> None:
     settings.PDPP_PUBLIC_URL, settings.PDPP_VAR = live_server.url, tmp_path
-    User.objects.create_superuser("alice", password=PASSWORD)
+    sign_up("alice", password=PASSWORD)
     browser.get(f"{live_server.url}/login")
     sign_in(browser)
     wait_for(browser, "alice")

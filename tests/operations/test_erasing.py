@@ -20,12 +20,14 @@ from evidence.models.erasures import Erasure
 from evidence.models.events import Event, Subscription, WatchedStream
 from evidence.models.grants import Package
 from evidence.models.ledger import Disclosure
+from evidence.models.owners import Owner
 from evidence.write.blobs import put_blob
 from evidence.write.connections import put_state
 from evidence.write.erasure_orders import ErasureScope, create_erasure
 from evidence.write.retention import set_retention
 from importers.models import ImportReceipt, ImportRun
 from importers.runs import uploads
+from tests.owners import sign_up
 from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World, mail
 from tests.write import stored
 
@@ -178,10 +180,8 @@ def followed(package: Package) -> None:
 
 
 def test_erasing_everything_keeps_ledger_and_receipts(marked: World) -> None:
-    owner = User.objects.create_superuser("alice", email=f"{MARK}@example.org")
-    from evidence.models.owners import Owner
-
-    Owner.unscoped.update(user=owner, display_name=MARK)
+    sign_up(MARK)
+    Owner.unscoped.update(display_name=MARK)
     for who in ("alice", "bob", "dora"):
         marked.get(LIST, who, connection_id=PERSONAL)
     followed(marked.packages["dora"])

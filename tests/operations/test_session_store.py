@@ -12,13 +12,13 @@ from time_machine import travel
 
 from operations import background_jobs
 from owner import second_factor
-from owner.accounts import setup
 from tests.events.conftest import receiver
 from tests.events.receiving import SUBSCRIPTIONS, Receiver, send_json
 from tests.operations.test_erasing import places_of
 from tests.owner.consent.client import Asking
 from tests.owner.consent.test_device import start
 from tests.owner.consent.test_pushed import push
+from tests.owners import set_up_link, sign_up
 from tests.world import World
 
 __all__ = ["receiver"]
@@ -40,7 +40,7 @@ def opens_the_site(session_key: str) -> bool:
 
 @pytest.fixture
 def alice(world: World) -> User:
-    return User.objects.create_superuser("alice", password=PASSWORD)
+    return sign_up("alice", password=PASSWORD)
 
 
 def second_factor_of(user: User) -> list[str]:
@@ -83,7 +83,7 @@ def test_no_secret_that_works_is_in_any_column_of_any_table(
         "client secret": [confidential["client_secret"]],
         "pushed request": [push(asking).json()["request_uri"].rpartition(":")[2]],
         "codes of questions": questions(asking.program),
-        "set-up link": [setup.create_link(timezone.now())],
+        "set-up link": [set_up_link()],
         "second factor": second_factor_of(user),
         "signing secret": [subscription.body["secret"].removeprefix("whsec_")],
         "password": [PASSWORD],

@@ -15,6 +15,7 @@ from django.utils import timezone
 from evidence.models.owners import get_or_create_owner
 from owner.accounts import setup
 from owner.models import SetupLink
+from tests.owners import set_up_link
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +31,7 @@ def page(token: str) -> str:
 
 
 def test_link_creates_the_account_and_signs_in(client: Client) -> None:
-    token = setup.create_link(timezone.now())
+    token = set_up_link()
 
     answer = client.post(page(token), GOOD)
 
@@ -43,7 +44,7 @@ def test_link_creates_the_account_and_signs_in(client: Client) -> None:
 
 
 def test_used_link_is_invalid(client: Client) -> None:
-    token = setup.create_link(timezone.now())
+    token = set_up_link()
     client.post(page(token), GOOD)
 
     for answer in (client.get(page(token)), client.post(page(token), GOOD | {"username": "eve"})):
@@ -53,7 +54,7 @@ def test_used_link_is_invalid(client: Client) -> None:
 
 def test_a_link_ends_after_its_lifetime(client: Client) -> None:
     past = timezone.now() - setup.LIFETIME - dt.timedelta(seconds=1)
-    token = setup.create_link(past)
+    token = set_up_link(past)
 
     assert client.get(page(token)).status_code == 410
     assert client.post(page(token), GOOD).status_code == 410
@@ -61,15 +62,15 @@ def test_a_link_ends_after_its_lifetime(client: Client) -> None:
 
 
 def test_new_link_invalidates_the_previous_one(client: Client) -> None:
-    earlier = setup.create_link(timezone.now())
-    later = setup.create_link(timezone.now())
+    earlier = set_up_link()
+    later = set_up_link()
 
     assert client.get(page(earlier)).status_code == 410
     assert client.get(page(later)).status_code == 200
 
 
 def test_unknown_link_looks_like_an_expired_one(client: Client) -> None:
-    token = setup.create_link(timezone.now())
+    token = set_up_link()
     client.post(page(token), GOOD)
     client.logout()
 
@@ -77,7 +78,7 @@ def test_unknown_link_looks_like_an_expired_one(client: Client) -> None:
 
 
 def test_only_a_hash_of_the_token_is_kept() -> None:
-    token = setup.create_link(timezone.now())
+    token = set_up_link()
 
     (link,) = SetupLink.unscoped.all()
     assert token.encode() not in bytes(link.digest)
@@ -85,9 +86,9 @@ def test_only_a_hash_of_the_token_is_kept() -> None:
 
 
 def test_a_lost_password_is_replaced_and_every_session_ends(client: Client) -> None:
-    client.post(page(setup.create_link(timezone.now())), GOOD)
+    client.post(page(set_up_link()), GOOD)
     elsewhere = Client()
-    token = setup.create_link(timezone.now())
+    token = set_up_link()
 
     shown = elsewhere.get(page(token))
     new = {"password": "another long phrase", "again": "another long phrase"}
@@ -112,7 +113,7 @@ def test_a_lost_password_is_replaced_and_every_session_ends(client: Client) -> N
 def test_invalid_form_keeps_the_link_valid(
     client: Client, change: dict[str, str], complaint: str
 ) -> None:
-    token = setup.create_link(timezone.now())
+    token = set_up_link()
 
     answer = client.post(page(token), GOOD | change)
 
@@ -123,7 +124,7 @@ def test_invalid_form_keeps_the_link_valid(
 
 def test_the_form_needs_the_token_of_its_own_page() -> None:
     strict = Client(enforce_csrf_checks=True)
-    token = setup.create_link(timezone.now())
+    token = set_up_link()
 
     assert strict.post(page(token), GOOD).status_code == 403
     strict.get(page(token))
@@ -132,7 +133,7 @@ def test_the_form_needs_the_token_of_its_own_page() -> None:
 
 
 def test_the_page_loads_nothing_from_other_hosts_and_is_not_cached(client: Client) -> None:
-    answer = client.get(page(setup.create_link(timezone.now())))
+    answer = client.get(page(set_up_link()))
 
     assert answer["Referrer-Policy"] == "strict-origin"
     assert "default-src 'none'" in answer["Content-Security-Policy"]
@@ -152,7 +153,7 @@ def test_the_command_prints_a_link_that_works(client: Client) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_many_set_up_forms_at_once_are_all_answered() -> None:
-    token = setup.create_link(timezone.now())
+    token = set_up_link()
 
     def post(_: int) -> int:
         try:

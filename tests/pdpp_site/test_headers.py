@@ -4,13 +4,13 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import OperationalError
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from owner.accounts import sign_in_throttle
 from pdpp_site.security_headers import SECURITY_HEADERS
+from tests.owners import sign_up
 from tests.pdpp_site.test_site import site
 from tests.pdpp_site.web import served
 from tests.world import World
@@ -53,7 +53,7 @@ def check(answer: Any, address: str) -> None:
 def test_every_address_is_fenced(world: World, signed_in: bool, method: str) -> None:
     browser = Client(raise_request_exception=False)
     if signed_in:
-        browser.force_login(User.objects.create_superuser("alice"))
+        browser.force_login(sign_up("alice"))
 
     found = addresses(get_resolver().url_patterns) - {"/admin/logout/"}
     assert len(found) > 90

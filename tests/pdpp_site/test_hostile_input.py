@@ -7,13 +7,13 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from owner.accounts import sign_in_throttle
 from owner.oauth.server import GRANT_TYPES
 from tests.owner.consent.client import CALLBACK, CHALLENGE
+from tests.owners import sign_up
 from tests.world import PERSONAL, World
 
 pytestmark = pytest.mark.slow
@@ -105,7 +105,7 @@ def owner(world: World) -> Client:
     """The owner's browser and program in one."""
     bearer = {"Authorization": f"Bearer {world.tokens['alice']}"}
     owner = Client(raise_request_exception=False, headers=bearer)
-    owner.force_login(User.objects.create_superuser("alice"))
+    owner.force_login(sign_up("alice"))
     return owner
 
 

@@ -18,6 +18,7 @@ from pdpp_site.asgi_app import AsgiApp
 from pdpp_site.env import Environment
 from pdpp_site.wsgi_bridge import StartResponse
 from tests.owner.consent.test_second_factor import phone
+from tests.owners import sign_up
 from tests.pdpp_site.test_site import Endpoint
 from tests.pdpp_site.web import Web, served
 from tests.world import PERSONAL, World
@@ -127,7 +128,7 @@ def test_nobody_is_signed_in_while_the_setting_is_empty(alice: User, settings: A
 @pytest.fixture
 def alice(world: World, settings: Any) -> User:
     settings.PDPP_PROXY_USER_HEADER = "remote-user"
-    return User.objects.create_superuser("alice", password=PASSWORD)
+    return sign_up("alice", password=PASSWORD)
 
 
 def behind_proxy(name: str = "alice") -> Client:
@@ -147,7 +148,8 @@ def test_proxy_signs_the_owner_in(alice: User) -> None:
 @pytest.mark.parametrize("name", ["mallory", "staff", "inactive", "", "Alice", "\xff\xfe"])
 def test_only_the_owners_account_is_signed_in(alice: User, name: str) -> None:
     User.objects.create_user("staff", is_staff=True)
-    User.objects.create_superuser("inactive", is_active=False)
+    sign_up("inactive", owner_id="inactive")
+    User.objects.filter(username="inactive").update(is_active=False)
     users = User.objects.count()
     browser = behind_proxy(name)
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 from django.test import Client
@@ -21,6 +20,7 @@ from pdpp_site.asgi_app import AsgiApp
 from pdpp_site.request_bodies import DEFAULT_BYTES, IN_MEMORY_BYTES, MCP_BYTES, LargeRoute
 from pdpp_site.wsgi import application
 from pdpp_site.wsgi_bridge import StartResponse, WsgiApplication
+from tests.owners import sign_up
 from tests.pdpp_site.test_site import Endpoint
 from tests.pdpp_site.web import Web, read_until, served
 from tests.world import World
@@ -186,7 +186,7 @@ def test_a_large_slice_with_the_owners_session_is_read(
     settings.PDPP_VAR = tmp_path
     content = b"x" * (DEFAULT_BYTES + 1)
     browser = Client()
-    browser.force_login(User.objects.create_superuser("alice"))
+    browser.force_login(sign_up("alice"))
     browser.get("/admin/importers/importrun/")
     cookies = "; ".join(f"{name}={each.value}" for name, each in browser.cookies.items())
     sent = {"Cookie": cookies, "X-CSRFToken": browser.cookies[settings.CSRF_COOKIE_NAME].value}

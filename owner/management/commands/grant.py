@@ -20,7 +20,7 @@ from evidence.errors import ApiException
 from evidence.management.argument_types import day, days
 from evidence.management.owner_command import OwnerCommand
 from evidence.models.clients import Client
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import current_owner
 from owner.management.grant_request import FLAGS, Named, Wish, client_named, requests
 from owner.setup_snippets import EVENTS, MCP, RESOURCE_USES, REST, token_snippets
 
@@ -165,7 +165,7 @@ class Command(OwnerCommand):
 
     def _list(self, *, as_json: bool) -> None:
         now = timezone.now()
-        held = list_grants(get_or_create_owner(now).owner_id, now=now)
+        held = list_grants(current_owner(), now=now)
         self.stdout.write(list_as_json(held) if as_json else list_as_text(held))
 
     def _revoke(self, named: str) -> None:
@@ -193,7 +193,7 @@ class Command(OwnerCommand):
     @transaction.atomic
     def _issued(self, options: dict[str, Any]) -> Issued:
         now = timezone.now()
-        owner_id = get_or_create_owner(now).owner_id
+        owner_id = current_owner()
         until = options["until"]
         wish = Wish(
             connection_ids=list(dict.fromkeys(options["connection"])),

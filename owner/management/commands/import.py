@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from evidence.errors import ApiException
 from evidence.management.owner_command import OwnerCommand
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import current_owner
 from importers.core.importer import (
     DATE_ORDERS,
     DECIMALS,
@@ -114,7 +114,7 @@ class Command(OwnerCommand):
             self._all(paths, options, report)
 
     def _list_waiting(self) -> None:
-        found = list_waiting(get_or_create_owner(timezone.now()).owner_id)
+        found = list_waiting(current_owner())
         for each in found:
             self.stdout.write(f"{each.path}: {each.question}")
             if each.is_due:
@@ -148,17 +148,13 @@ class Command(OwnerCommand):
         is_unsure = open_questions or any(map(unknown_tables, surveys))
         if not (self._is_incomplete or is_unsure or options["dry_run"]):
             for path in paths:
-                settle(
-                    path, owner_id=get_or_create_owner(now).owner_id, values=_wish_values(options)
-                )
+                settle(path, owner_id=current_owner(), values=_wish_values(options))
         if self._is_incomplete or open_questions or not all(each.parts for each in surveys):
             raise CommandError("Not everything could be imported; see above.")
 
     def _survey(self, path: Path, wish: ImportRequest, now: datetime) -> ExportPreview:
         try:
-            found = preview_export(
-                path, request=wish, owner_id=get_or_create_owner(now).owner_id, now=now
-            )
+            found = preview_export(path, request=wish, owner_id=current_owner(), now=now)
         except UnreadableError as error:
             meaning = RECEIPT_TEXTS[error.issue.code]
             raise CommandError(f"{path}: {meaning.problem} {meaning.next_step}") from error

@@ -20,7 +20,7 @@ from evidence.ledger.readings import last_days, list_readings, sum_by_client
 from evidence.ledger.verification import LedgerProblem, export_lines, verify
 from evidence.management.argument_types import count
 from evidence.management.owner_command import OwnerCommand
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import Owner, current_owner
 from owner.activity.reading_text import Names
 from owner.management.grant_request import clients_of_name
 from owner.text import escape_invisible, pluralize
@@ -54,7 +54,7 @@ class Command(OwnerCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        owner_id = get_or_create_owner(timezone.now()).owner_id
+        owner_id = current_owner()
         actions: Mapping[str, Callable[[str, Mapping[str, Any]], None]] = {
             "verify": self._verify,
             "checkpoint": self._checkpoint,
@@ -100,7 +100,7 @@ class Command(OwnerCommand):
             self.stdout.write("Nothing was shown.")
 
     def _totals(self, owner_id: str, options: Mapping[str, Any]) -> None:
-        zone = get_or_create_owner(timezone.now()).time_zone
+        zone = Owner.unscoped.get(pk=owner_id).time_zone
         with timezone.override(zone):
             since, until = last_days(timezone.now(), options["days"])
             readings = list_readings(owner_id, since=since, until=until)

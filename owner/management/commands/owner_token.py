@@ -11,7 +11,7 @@ from evidence.access.grant_text import format_day
 from evidence.access.tokens import create_owner_token
 from evidence.management.argument_types import days
 from evidence.management.owner_command import OwnerCommand
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import current_owner
 
 DAYS = 90
 
@@ -31,7 +31,7 @@ class Command(OwnerCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         now = timezone.now()
         ends = now + timedelta(days=options["days"])
-        owner_id = get_or_create_owner(now).owner_id
+        owner_id = current_owner()
         self.stdout.write(create_owner_token(owner_id=owner_id, now=now, expires_at=ends))
         self.stderr.write(
             f"It reads and writes everything at /v1 until {format_day(ends)}. Never give it to an agent:"

@@ -3,27 +3,33 @@
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandParser
 from django.urls import reverse
 from django.utils import timezone
 from typing_extensions import override
 
+from evidence.management.owner_command import add_owner_argument, named_owner
 from operations import schema_version
 from owner.accounts import setup
 
 
 class Command(BaseCommand):
-    """Prints the link. The one before it, if it is still open, ends.
+    """Prints the link. The owner's one before it, if it is still open, ends.
 
     It is asked for as soon as the service is enabled, which may not have made its tables by then.
     """
 
-    help = "Print a one-time link with which the owner sets a user name and password."
+    help = "Print a one-time link with which an owner sets a user name and password."
 
     @override
-    def handle(self, *args: Any, **options: Any) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
+        add_owner_argument(parser)
+
+    @override
+    def handle(self, *args: Any, owner: str | None, **options: Any) -> None:
         with schema_version.migrate_once():
-            self.stdout.write(address(setup.create_link(timezone.now())))
+            link = setup.create_link(named_owner(owner), now=timezone.now())
+        self.stdout.write(address(link))
 
 
 def address(token: str) -> str:

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from evidence.errors import ApiException
 from evidence.management.owner_command import OwnerCommand
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import current_owner
 from importers.core.source import InstalledSource, SourceError
 from importers.models import SourceAccount
 from importers.sources import accounts, outcome, status
@@ -71,7 +71,7 @@ class Command(OwnerCommand):
         except SourceError as error:
             raise CommandError(status.explain(error)) from error
         for account in found:
-            current = find_account(account.connection_id, owner_id=self._owner_id)
+            current = find_account(account.connection_id, owner_id=current_owner())
             for line in status.status_lines(current or account, now=timezone.now()):
                 self.stdout.write(line)
         if not found:
@@ -79,12 +79,8 @@ class Command(OwnerCommand):
                 "No account is connected. Connect one with --connect, or on the pages."
             )
 
-    @property
-    def _owner_id(self) -> str:
-        return get_or_create_owner(timezone.now()).owner_id
-
     def _accounts(self) -> list[SourceAccount]:
-        return list(list_accounts(self._owner_id))
+        return list(list_accounts(current_owner()))
 
     def _find(self, names: list[str]) -> list[SourceAccount]:
         known = self._accounts()
@@ -114,9 +110,9 @@ class Command(OwnerCommand):
 
             while True:
                 report = sync(
-                    account.connection_id, owner_id=self._owner_id, on_progress=on_progress
+                    account.connection_id, owner_id=current_owner(), on_progress=on_progress
                 )
-                current = find_account(account.connection_id, owner_id=self._owner_id)
+                current = find_account(account.connection_id, owner_id=current_owner())
                 if report is None or current is None:
                     return "The account is paused, or another process reads it."
                 is_waiting = outcome.is_reached(current, now=timezone.now())
@@ -149,7 +145,7 @@ class Command(OwnerCommand):
             connection_id=options["connection"],
             is_mirror=options["mirror"],
             daily_megabytes=options["daily_mb"] or accounts.suggested_limit(details.settings),
-            owner_id=self._owner_id,
+            owner_id=current_owner(),
             now=timezone.now(),
         )
         return account.connection_id

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.text import Text
 from typing_extensions import override
 
+from evidence.models.owners import Owner, acting_for, first_owner
 from evidence.search.embedding import configured_embedder
 from importers.runs.background import ImportWorker
 from importers.sources import background
@@ -198,21 +199,22 @@ def _prepare() -> None:
 def _startup_info() -> StartupInfo:
     """Collect what the banner shows, before the server starts, with queries."""
     now = timezone.now()
-    info = StartupInfo(
-        url=settings.PDPP_PUBLIC_URL,
-        set_up=None if setup.owner_account(now) else _setup_instructions(now),
-        tokens=demo_data.create_demo_tokens(now)
-        if settings.EMBEDDED and settings.PDPP_DEMO
-        else None,
-    )
+    owner = first_owner(now)
+    shows_demo = settings.EMBEDDED and settings.PDPP_DEMO
+    with acting_for(owner.owner_id):
+        info = StartupInfo(
+            url=settings.PDPP_PUBLIC_URL,
+            set_up=_setup_instructions(owner, now) if owner.user is None else None,
+            tokens=demo_data.create_demo_tokens(now) if shows_demo else None,
+        )
     connection.close()
     return info
 
 
-def _setup_instructions(now: datetime) -> str:
+def _setup_instructions(owner: Owner, now: datetime) -> str:
     """Return a set-up link for a terminal; for a log, the command that creates one."""
     is_logged = not settings.EMBEDDED or _is_logged_by_systemd()
-    return "manage.py setup-link" if is_logged else address(setup.create_link(now))
+    return "manage.py setup-link" if is_logged else address(setup.create_link(owner, now=now))
 
 
 def _is_logged_by_systemd() -> bool:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client as HttpClient
 
 from tests.owner.pages.browser import Form, Page
+from tests.owners import sign_up
 
 ORIGIN = "http://127.0.0.1:8000"
 MCP = f"{ORIGIN}/mcp"
@@ -32,7 +32,7 @@ class Asking:
     @classmethod
     def registered(cls, **metadata: Any) -> "Asking":
         asking = cls()
-        asking.owner.force_login(User.objects.create_superuser("alice"))
+        asking.owner.force_login(sign_up("alice"))
         asking.client_id = asking.register(**metadata).json()["client_id"]
         return asking
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.owner.pages.browser import Browser
+from tests.owners import sign_up
 
 if TYPE_CHECKING:
     from tests.owner.consent.client import Asking
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def alice(world: "World") -> Browser:
     """The owner, signed in, with the cast's records and grants there."""
-    from django.contrib.auth.models import User
 
-    return Browser().sign_in(User.objects.create_superuser("alice"))
+    return Browser().sign_in(sign_up("alice"))
 
 
 @pytest.fixture

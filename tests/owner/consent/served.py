@@ -14,6 +14,7 @@ from pdpp_site.asgi_app import AsgiApp
 from pdpp_site.wsgi import application
 from tests.owner.consent.client import pressed, the_form
 from tests.owner.pages.browser import Form, Page
+from tests.owners import sign_up
 from tests.pdpp_site.web import free_port, served
 
 PASSWORD = "correct horse battery"
@@ -22,9 +23,8 @@ PASSWORD = "correct horse battery"
 @contextmanager
 def site(settings: Settings) -> Iterator[str]:
     """The origin of the site, with the cast's records, which its own threads can see."""
-    from django.contrib.auth.models import User
 
-    User.objects.create_superuser("alice", password=PASSWORD)
+    sign_up("alice", password=PASSWORD)
     port = free_port()
     settings.PDPP_PUBLIC_URL = f"http://127.0.0.1:{port}"
     settings.CSRF_TRUSTED_ORIGINS = [settings.PDPP_PUBLIC_URL]

@@ -11,8 +11,9 @@ from django.urls import reverse
 from django.utils import timezone
 from time_machine import Traveller
 
-from owner.accounts import setup, sign_in_throttle
+from owner.accounts import sign_in_throttle
 from owner.models import Attempts
+from tests.owners import set_up_link, sign_up
 
 pytestmark = pytest.mark.django_db
 
@@ -22,7 +23,7 @@ FREE = sign_in_throttle.FREE_FAILURES["account"]
 
 @pytest.fixture(autouse=True)
 def owner() -> User:
-    return User.objects.create_superuser("alice", password=RIGHT)
+    return sign_up("alice", password=RIGHT)
 
 
 def sign_in(browser: Client, password: str, *, name: str = "alice", **more: str) -> Any:
@@ -135,7 +136,7 @@ def test_known_browser_is_throttled_too() -> None:
 
 
 def test_known_browser_cookie_is_valid_for_one_account() -> None:
-    User.objects.create_superuser("eve", password=RIGHT)
+    sign_up("eve", password=RIGHT, owner_id="eve")
     eve = Client()
     sign_in(eve, RIGHT, name="eve")
     fail(FREE + 1)
@@ -164,7 +165,7 @@ def test_guessing_setup_links_is_throttled() -> None:
 
 
 def test_opening_a_valid_setup_link_is_no_failure() -> None:
-    link = reverse("set-up", args=[setup.create_link(timezone.now())])
+    link = reverse("set-up", args=[set_up_link()])
 
     answers = {
         Client().get(link).status_code for _ in range(sign_in_throttle.FREE_FAILURES["address"] + 2)

@@ -19,6 +19,7 @@ from owner.accounts import sign_in_throttle
 from owner.models import Passkey
 from tests.owner.consent.authenticator import ORIGIN, Authenticator
 from tests.owner.consent.test_second_factor import PAGE, PASSWORD, START, enrol, is_in, phone
+from tests.owners import sign_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
@@ -35,7 +36,7 @@ def clock(time_machine: Traveller, settings: Any) -> Traveller:
 
 @pytest.fixture
 def owner(clock: Traveller) -> User:
-    return User.objects.create_superuser("alice", password=PASSWORD)
+    return sign_up("alice", password=PASSWORD)
 
 
 def sign_in(**more: str) -> Client:
@@ -244,7 +245,7 @@ def test_answer_comes_within_five_minutes_for_its_purpose(owner: User, clock: Tr
 
 def test_passkey_of_another_account_is_refused(owner: User) -> None:
     enrolled(owner)
-    mallory = User.objects.create_superuser("mallory", password=PASSWORD)
+    mallory = sign_up("mallory", password=PASSWORD, owner_id="mallory")
     other = Client()
     other.post("/login", {"username": "mallory", "password": PASSWORD})
     passkey = Authenticator()

@@ -20,6 +20,7 @@ from owner.grants.access_request import RequestedStream, RequestingClient
 from tests.owner.consent.asking_page import ASK, asking, detailed, plain
 from tests.owner.pages.browser import Browser, Form, Page
 from tests.owner.pages.giving import named
+from tests.owners import sign_up
 from tests.world import MAIL, NOW, PERSONAL, WORK, World
 
 pytestmark = pytest.mark.urls("tests.owner.consent.asking_page")
@@ -270,7 +271,7 @@ def test_review_of_another_account_is_not_approved(alice: Browser) -> None:
     form.tick("Bank account")
     shown = the_form(again(alice, form))
     before = packages()
-    other = Browser().sign_in(User.objects.create_superuser("carol"))
+    other = Browser().sign_in(sign_up("carol", owner_id="carol"))
     token = dict(the_form(other.open(ASK)).answers)["csrfmiddlewaretoken"]
     shown.fill("csrfmiddlewaretoken", token)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.test import Client
@@ -20,6 +19,7 @@ from evidence.models.events import Subscription
 from operations import key_file
 from owner import second_factor
 from owner.accounts import setup
+from tests.owners import set_up_link, sign_up
 from tests.world import NOW, PERSONAL, RECORDS, World
 
 MAIL = "/v1/streams/messages/records"
@@ -79,21 +79,21 @@ def test_what_was_made_before_stays_good_until_the_secret_is_retired(
 def test_a_browser_stays_signed_in_and_recovery_codes_and_links_go_on_meanwhile(
     world: World, keys: Any
 ) -> None:
-    owner, browser = User.objects.create_superuser("alice"), Client()
+    owner, browser = sign_up("alice"), Client()
     browser.force_login(owner)
     first, second, *_ = second_factor.renew_recovery_codes(owner)
-    link = setup.create_link(timezone.now())
+    link = set_up_link()
     keys("rotate", "secret")
 
     assert browser.get("/admin/", follow=True).status_code == 200
     assert browser.session.get("_auth_user_id") == str(owner.pk)
     assert second_factor.verify_code(owner, first)
     assert not second_factor.verify_code(owner, first)
-    assert setup.is_valid(link, now=timezone.now())
+    assert setup.link_owner(link, now=timezone.now()) is not None
 
     keys("retire", "secret")
     assert not second_factor.verify_code(owner, second)
-    assert not setup.is_valid(link, now=timezone.now())
+    assert setup.link_owner(link, now=timezone.now()) is None
 
 
 def test_the_ledger_is_whole_over_the_end_of_the_secret(used: World, keys: Any) -> None:

@@ -18,9 +18,10 @@ from django_otp.plugins.otp_totp.models import TOTPDevice
 from time_machine import Traveller
 
 from owner import second_factor
-from owner.accounts import setup, sign_in_throttle
+from owner.accounts import sign_in_throttle
 from tests.owner.consent.client import Asking
 from tests.owner.pages.browser import Page
+from tests.owners import set_up_link, sign_up
 from tests.world import World
 
 pytestmark = pytest.mark.django_db
@@ -38,7 +39,7 @@ def clock(time_machine: Traveller) -> Traveller:
 
 @pytest.fixture
 def owner(clock: Traveller) -> User:
-    return User.objects.create_superuser("alice", password=PASSWORD)
+    return sign_up("alice", password=PASSWORD)
 
 
 def phone(user: User, *, later: int = 0) -> str:
@@ -189,7 +190,7 @@ def test_totp_secret_is_encrypted_for_its_account(owner: User, clock: Traveller)
     secret = second_factor.decrypted(device).bin_key
     assert secret.hex() not in device.key
     assert secret not in base64.b64decode(device.key)
-    other = User.objects.create_superuser("mallory")
+    other = sign_up("mallory", owner_id="mallory")
     TOTPDevice.objects.create(user=other, name="phone", confirmed=True, key=device.key)
     assert second_factor.verify_code(other, phone(owner)) is None
     assert second_factor.verify_code(owner, phone(owner)) is not None
@@ -305,7 +306,7 @@ def test_a_set_up_link_helps_when_phone_and_codes_are_lost(owner: User, clock: T
     known.save()
     old, _ = enrol(owner, clock)
     call_command("setup_link")
-    link = reverse("set-up", args=[setup.create_link(timezone.now())])
+    link = reverse("set-up", args=[set_up_link()])
     new = {"password": "another long phrase", "again": "another long phrase"}
 
     browser = Client()

@@ -7,6 +7,7 @@ import pytest
 from importers.core import sandbox, source_process
 from tests.importers.sandbox_thread import open_in_thread, start_in_thread
 from tests.owner.pages.browser import Browser
+from tests.owners import sign_up
 
 if TYPE_CHECKING:
     from tests.world import World
@@ -22,6 +23,5 @@ def _in_thread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def alice(world: "World") -> Browser:
     """The owner, signed in, with the cast's records and grants there."""
-    from django.contrib.auth.models import User
 
-    return Browser().sign_in(User.objects.create_superuser("alice"))
+    return Browser().sign_in(sign_up("alice"))

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.utils import timezone
 from time_machine import Traveller
 
@@ -16,6 +15,7 @@ from operations.backup.keys import RecoveryKey, fingerprint, seal
 from operations.backup.models import BackupCopy, BackupPlan
 from tests.owner.consent.test_second_factor import enrol
 from tests.owner.pages.browser import Browser, Form, Page
+from tests.owners import sign_up
 from tests.tools import needs_extra
 from tests.world import World
 
@@ -29,7 +29,7 @@ MADE = datetime(2026, 11, 1, 3, tzinfo=UTC)
 
 @pytest.fixture
 def alice(world: World) -> Browser:
-    user = User.objects.create_superuser("alice", password=PASSWORD)
+    user = sign_up("alice", password=PASSWORD)
     browser = Browser().sign_in(user)
     browser.http.defaults["HTTP_ACCEPT"] = "text/html"
     return browser
@@ -111,7 +111,7 @@ def test_key_needs_a_code_if_there_is_a_second_factor(
     world: World, time_machine: Traveller
 ) -> None:
     time_machine.move_to(MADE, tick=False)
-    user = User.objects.create_superuser("alice", password=PASSWORD)
+    user = sign_up("alice", password=PASSWORD)
     browser, [code, *_] = enrol(user, time_machine)
 
     time_machine.move_to(MADE + timedelta(hours=1), tick=False)

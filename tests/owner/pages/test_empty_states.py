@@ -3,11 +3,11 @@
 import re
 
 import pytest
-from django.contrib.auth.models import User
 from django.urls import reverse
 
 from tests.owner.pages.browser import Browser
 from tests.owner.pages.test_preferences import HOLIDAYS, live_in
+from tests.owners import sign_up
 from tests.world import PERSONAL, World, mail
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,7 @@ PAGES = [
 
 @pytest.fixture
 def owner(db: None) -> Browser:
-    browser = Browser().sign_in(User.objects.create_superuser("alice"))
+    browser = Browser().sign_in(sign_up("alice"))
     browser.http.defaults["HTTP_ACCEPT"] = "text/html"
     return browser
 

@@ -1,12 +1,11 @@
 """Another token for what a client may read already."""
 
-from django.contrib.auth.models import User
-
 from evidence.access.grants import revoke_package
 from evidence.models.grants import AccessToken
 from tests.access.test_narrowed_meanwhile import overtake
 from tests.owner.pages.browser import Browser, Page
 from tests.owner.pages.giving import at, bearers
+from tests.owners import sign_up
 from tests.world import NOW, World
 
 MESSAGES = "/v1/streams/messages/records"
@@ -67,7 +66,7 @@ def test_a_form_submitted_twice_makes_one_token(world: World, alice: Browser) ->
 
 
 def test_two_submits_at_the_same_moment_make_one_token(committed: World) -> None:
-    alice = Browser().sign_in(User.objects.create_superuser("alice"))
+    alice = Browser().sign_in(sign_up("alice"))
     form = alice.open(address(committed, "bob")).form
     tab = Browser()
     tab.http.cookies = alice.http.cookies

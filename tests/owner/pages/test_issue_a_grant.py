@@ -3,7 +3,6 @@
 import datetime as dt
 
 import pytest
-from django.contrib.auth.models import User
 from django.utils import timezone
 
 from evidence.errors import ConnectionNotFound
@@ -13,6 +12,7 @@ from owner.grants import give_access_page
 from tests.access.test_narrowed_meanwhile import overtake
 from tests.owner.pages.browser import Browser, Form, Page
 from tests.owner.pages.giving import ADD, allow, at, bearers, give, of, review, what
+from tests.owners import sign_up
 from tests.world import ACCOUNT, BANK, PERSONAL, World, mail
 
 pytestmark = pytest.mark.slow
@@ -227,7 +227,7 @@ def test_pressing_the_last_button_twice_gives_access_once(world: World, alice: B
 
 
 def test_two_submits_at_the_same_moment_give_access_once(committed: World) -> None:
-    alice = Browser().sign_in(User.objects.create_superuser("alice"))
+    alice = Browser().sign_in(sign_up("alice"))
     form = what(alice, "Bank account")
     form.tick("Transactions")
     reviewed = review(alice, form)
@@ -420,9 +420,8 @@ def test_a_connection_that_ends_meanwhile_is_refused_at_the_last_button(
 def test_without_any_connection_the_page_leads_to_the_import(
     db: None, django_user_model: type
 ) -> None:
-    from django.contrib.auth.models import User
 
-    browser = Browser().sign_in(User.objects.create_superuser("alice"))
+    browser = Browser().sign_in(sign_up("alice"))
 
     assert "Import an export" in browser.open(browser.open(ADD).link("Import")).text
 

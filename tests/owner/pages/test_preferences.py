@@ -3,13 +3,12 @@
 import pytest
 from django.test import Client
 from django.urls import reverse
-from django.utils import timezone
 
 from evidence.models.owners import Owner
-from owner.accounts import setup
 from owner.preferences import first_weekday
 from tests.owner.pages.browser import Browser
 from tests.owner.pages.test_browse import TALK
+from tests.owners import set_up_link
 from tests.world import BANK, PERSONAL, World
 
 pytestmark = pytest.mark.slow
@@ -46,7 +45,7 @@ def live_in(zone: str) -> None:
 
 
 def set_up(client: Client, **answers: str) -> str:
-    address = reverse("set-up", args=[setup.create_link(timezone.now())])
+    address = reverse("set-up", args=[set_up_link()])
     browser = {"Accept-Language": "de-AT,de;q=0.9,en;q=0.5"}
     shown = client.get(address, headers=browser)
     password = {"password": "correct horse battery", "again": "correct horse battery"}

@@ -8,6 +8,7 @@ from django.test import Client
 
 from evidence import item_lines
 from evidence.record_ids import RecordRef
+from tests.owners import sign_up
 from tests.world import WORK, World
 
 PAGE = f"/records/{WORK}/messages/"
@@ -16,7 +17,7 @@ PAGE = f"/records/{WORK}/messages/"
 @pytest.fixture
 def owner(world: World) -> Client:
     client = Client()
-    client.force_login(User.objects.create_superuser("alice", password="a long password"))
+    client.force_login(sign_up("alice", password="a long password"))
     return client
 
 
