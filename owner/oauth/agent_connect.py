@@ -18,6 +18,7 @@ from evidence import limits
 from evidence.access import grant_states
 from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
+from evidence.models.owners import act_for
 from owner.oauth import authorization_request, clients, requests, tokens
 from owner.oauth.device_flow import device_response
 from owner.oauth.responses import (
@@ -87,8 +88,9 @@ def poll_token(request: HttpRequest, attempt_id: str) -> HttpResponse:
             pending = {"error": "authorization_pending", "status": "pending"}
             body = {**pending, "interval": limits.POLL_SECONDS, **INTERVAL_MS}
             return json_response(body, status=202)
-        if row.package is None:
+        if row.package_id is None or row.owner_id is None:
             return error_response("access_denied", "The owner denied the request.", status=403)
+        act_for(row.owner_id)
         return json_response(_token_body(row, code, now))
 
 
@@ -154,16 +156,15 @@ def _attempt_body(
 
 
 def _token_body(row: "PendingRequest", code: str, now: datetime) -> dict[str, Any]:
-    if row.package is None or row.decided_at is None:
+    package = row.package
+    if package is None or row.decided_at is None:
         raise TypeError("the request was not approved")
     bearer = tokens.derive_bearer(code)
     expires_at = row.decided_at + TOKEN_LIFETIME
-    tokens.store_token_once(
-        bearer, row.package, resource=row.resource, now=now, expires_at=expires_at
-    )
+    tokens.store_token_once(bearer, package, resource=row.resource, now=now, expires_at=expires_at)
     grants = [
         grant_states.authorization_detail(grant)
-        for grant in grant_states.active_grants(row.package.pk, now=now)
+        for grant in grant_states.active_grants(package.pk, now=now)
     ]
     return {
         "access_token": bearer,
@@ -171,7 +172,7 @@ def _token_body(row: "PendingRequest", code: str, now: datetime) -> dict[str, An
         "expires_in": int((expires_at - now).total_seconds()),
         "scope": SCOPE,
         "status": "approved",
-        **grant_states.grant_reference(row.package.pk, now=now),
+        **grant_states.grant_reference(package.pk, now=now),
         **({"grant": grants[0]} if len(grants) == 1 else {"grants": grants}),
     }
 

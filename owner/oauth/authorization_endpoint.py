@@ -3,7 +3,6 @@
 GET changes nothing. The page carries the signed request, which is validated again on POST.
 """
 
-import secrets
 from datetime import datetime
 
 from django.core import signing
@@ -121,7 +120,6 @@ def _success_url(
     requests.mark_registration_used(authorization.registration, now=now)
     if authorization.pushed is not None:
         requests.mark_answer_fetched(authorization.pushed, now=now)
-    code = secrets.token_urlsafe(32)
     answer = codes.CodeTerms(
         package_id=package_id,
         resource=authorization.resource,
@@ -129,7 +127,7 @@ def _success_url(
         redirect_uri=authorization.redirect_uri,
         code_challenge=authorization.code_challenge,
     )
-    codes.store_code(code, answer, registration=authorization.registration, now=now)
+    code = codes.create_code(answer, registration=authorization.registration, now=now)
     return authorization_request.redirect_url(
         authorization.redirect_uri,
         {"code": code, "state": authorization.state},

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from evidence import limits
-from evidence.access.crypto import bearer_digests, digest_for, digests_for, new_id
+from evidence.access.crypto import bearer_digests, digest_for, digests_for, new_id, new_secret
 from evidence.access.grant_states import is_refreshable
 from evidence.access.tokens import revoke_token_id, store_token
 from evidence.models.grants import AccessToken, Grant, Package
@@ -155,6 +155,7 @@ def _revoke_tokens(family_id: str, *, now: datetime) -> None:
     )
 
 
+CODE_PREFIX = "pdpp_ac_"
 USED_CODE_RETENTION = timedelta(days=1)
 """Time to keep used codes, so that a second use is detected."""
 
@@ -170,8 +171,9 @@ class CodeTerms:
     code_challenge: str
 
 
-def store_code(code: str, answer: CodeTerms, *, registration: Registration, now: datetime) -> None:
-    """Store a new code, and delete codes that expired long ago."""
+def create_code(answer: CodeTerms, *, registration: Registration, now: datetime) -> str:
+    """Return a new code of the owner, and delete codes that expired long ago."""
+    code = new_secret(CODE_PREFIX)
     AuthorizationCode.unscoped.filter(expires_at__lt=now - USED_CODE_RETENTION).delete()
     AuthorizationCode.unscoped.create(
         digest=_digest(code),
@@ -184,6 +186,7 @@ def store_code(code: str, answer: CodeTerms, *, registration: Registration, now:
         created_at=now,
         expires_at=now + timedelta(seconds=limits.CODE_SECONDS),
     )
+    return code
 
 
 def redeem_code(

@@ -172,3 +172,9 @@ class PendingRequest(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.kind} request {self.request_id}"
+
+    @property
+    def package(self) -> Package | None:
+        """Return the package that the owner allowed. Works only while acting for that owner."""
+        packages: models.QuerySet[Package] = Package.unscoped.filter(pk=self.package_id)
+        return packages.first()

@@ -1,5 +1,6 @@
 """oauthlib's RequestValidator over this project's clients, codes and tokens.
 
+A code or token names its owner; nobody has the owner of a wrong one, so that both are answered alike.
 Rows that a check locks stay locked until the tokens are stored.
 """
 
@@ -14,6 +15,8 @@ from oauthlib.oauth2.rfc8628.grant_types import DeviceCodeGrant
 from typing_extensions import override
 
 from evidence import limits
+from evidence.access.crypto import ACCESS_PREFIX, REFRESH_PREFIX, owner_in
+from evidence.models.owners import act_for
 from owner.oauth import codes, requests, tokens
 from owner.oauth.uris import OFFLINE_SCOPE, SCOPE, is_registered, single_resource
 
@@ -114,6 +117,7 @@ class RequestValidator(OAuth2Validator):
     def validate_code(
         self, client_id: str, code: str, client: Any, request: Request, *args: Any, **kwargs: Any
     ) -> bool:
+        act_for(owner_in(code, codes.CODE_PREFIX))
         row = codes.redeem_code(code, registration=client, now=timezone.now())
         if row is None:
             return False
@@ -157,6 +161,7 @@ class RequestValidator(OAuth2Validator):
     def validate_refresh_token(
         self, refresh_token: str, client: Any, request: Request, *args: Any, **kwargs: Any
     ) -> bool:
+        act_for(owner_in(refresh_token, REFRESH_PREFIX))
         try:
             session = codes.lock_refresh_session(
                 refresh_token, registration=client, now=timezone.now()
@@ -203,8 +208,9 @@ class RequestValidator(OAuth2Validator):
             return str(DeviceCodeGrant.DEVICE_CODE_SLOW_DOWN)
         if row.decided_at is None:
             return str(DeviceCodeGrant.DEVICE_CODE_PENDING)
-        if row.package is None:
+        if row.package_id is None or row.owner_id is None:
             return str(DeviceCodeGrant.DEVICE_CODE_DENIED)
+        act_for(row.owner_id)
         if row.expires_at + timedelta(seconds=limits.QUESTION_SECONDS) <= now:
             return str(DeviceCodeGrant.DEVICE_CODE_EXPIRED)
         requests.mark_answer_fetched(row, now=now)
@@ -227,6 +233,7 @@ class RequestValidator(OAuth2Validator):
     def revoke_token(
         self, token: str, token_type_hint: str, request: Request, *args: Any, **kwargs: Any
     ) -> None:
+        act_for(owner_in(token, REFRESH_PREFIX) or owner_in(token, ACCESS_PREFIX))
         if request.client is not None:
             codes.revoke_by_token(token, registration=request.client, now=timezone.now())
 

@@ -14,7 +14,8 @@ from typing_extensions import override
 from evidence import limits
 from evidence.access.crypto import digest_for, digests_for, new_id
 from evidence.errors import RateLimitExceeded
-from evidence.models.grants import Package
+from evidence.models.clients import Client
+from evidence.models.owners import across_owners, current_owner
 from evidence.write.app_data import AppData
 from owner.oauth.codes import delete_expired_families
 from owner.oauth.models import (
@@ -106,10 +107,8 @@ def was_answered(client_id: str) -> bool:
 
 def delete_unused_registrations(now: datetime) -> int:
     """Delete registrations that were not used for three days. Returns their number."""
-    with_package = Package.unscoped.filter(client_id=OuterRef("client_id"))
     open_requests = PendingRequest.unscoped.filter(registration=OuterRef("pk"), expires_at__gt=now)
     rows = Registration.unscoped.filter(
-        ~Exists(with_package),
         ~Exists(open_requests),
         ~Q(source=Registration.Source.OWNER),
         used_at=None,
@@ -200,13 +199,12 @@ def open_request(
 
 def find_by_handle(kind: PendingRequest.Kind, handle: str) -> PendingRequest | None:
     """Return the request of a handle, in any state."""
-    rows = PendingRequest.unscoped.select_related("registration", "package")
+    rows = PendingRequest.unscoped.select_related("registration")
     return rows.filter(kind=kind, handle=_handle(kind, handle)).first()
 
 
 def lock_by_handle(kind: PendingRequest.Kind, handle: str) -> PendingRequest | None:
     """Return the request of a handle, locked until the transaction ends."""
-    # No join with the package: it would be read before the lock and miss a concurrent decision.
     locked = PendingRequest.unscoped.select_for_update()
     return locked.filter(kind=kind, handle=_handle(kind, handle)).first()
 
@@ -220,7 +218,8 @@ def find_by_user_code(typed: str, *, now: datetime) -> PendingRequest | None:
 def decide(row: PendingRequest, *, package_id: str | None, now: datetime) -> bool:
     """Store the owner's decision; no package means denied. Returns False if already decided."""
     undecided = PendingRequest.unscoped.filter(pk=row.pk, decided_at=None, expires_at__gt=now)
-    return bool(undecided.update(decided_at=now, package_id=package_id))
+    decision = {"decided_at": now, "owner_id": current_owner(), "package_id": package_id}
+    return bool(undecided.update(**decision))
 
 
 def record_poll(row: PendingRequest, *, now: datetime) -> bool:
@@ -260,16 +259,20 @@ class OAuthData(AppData):
 
     @override
     def delete_owner(self, owner_id: str) -> Counter[str]:
-        families = RefreshFamily.unscoped.filter(package__owner_id=owner_id)
         rows = (
-            AuthorizationCode.unscoped.filter(package__owner_id=owner_id),
-            PendingRequest.unscoped.all(),
-            FamilyMember.unscoped.filter(token__owner_id=owner_id),
-            RefreshToken.unscoped.filter(family__in=families),
-            families,
+            AuthorizationCode.unscoped.all(),
+            PendingRequest.unscoped.filter(owner_id=owner_id),
+            FamilyMember.unscoped.all(),
+            RefreshToken.unscoped.all(),
+            RefreshFamily.unscoped.all(),
         )
         removed = Counter({"sign-ins": sum(each.delete()[0] for each in rows)})
-        removed["clients"] = Registration.unscoped.all().delete()[0]
+        # An app that another owner connected too stays registered.
+        own = set(Client.unscoped.values_list("client_id", flat=True))
+        with across_owners():
+            others = Client.unscoped.exclude(owner_id=owner_id).filter(client_id__in=own)
+            own.difference_update(others.values_list("client_id", flat=True))
+        removed["clients"] = Registration.unscoped.filter(client_id__in=own).delete()[0]
         return removed
 
     @override

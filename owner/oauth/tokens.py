@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Q
 
 from evidence import limits
-from evidence.access.crypto import ACCESS_PREFIX, bearer_digests, digest_for
+from evidence.access.crypto import ACCESS_PREFIX, OWNER_PREFIX, bearer_digests, digest_for, owner_in
 from evidence.access.grant_states import (
     active_grants,
     authorization_detail,
@@ -16,7 +16,7 @@ from evidence.access.grant_states import (
 )
 from evidence.access.tokens import store_token
 from evidence.models.grants import AccessToken, Grant, Package
-from evidence.models.owners import current_owner
+from evidence.models.owners import act_for, current_owner
 from owner.oauth import codes
 from owner.oauth.codes import is_in_ended_family
 from owner.oauth.models import AuthorizationCode, PendingRequest, RefreshFamily, Registration
@@ -110,6 +110,7 @@ def introspection_response(bearer: str, *, origin: str, now: datetime) -> dict[s
 
     A known but unusable token gives ``{"active": false}`` with a reason.
     """
+    act_for(owner_in(bearer, ACCESS_PREFIX) or owner_in(bearer, OWNER_PREFIX))
     rows = AccessToken.unscoped.select_related("package__client")
     token = rows.filter(digest__in=bearer_digests(bearer)).first()
     if token is None:

@@ -47,7 +47,7 @@ def test_help_shows_the_commands_of_this_server(
     lines = printed(capsys, *arguments).splitlines()
 
     assert (
-        "  setup-link        Print a one-time link with which the owner sets a user name and password"
+        "  setup-link        Print a one-time link with which an owner sets a user name and password"
         in lines
     )
     assert not any(
