@@ -19,8 +19,8 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue, register_client, revoke_grant
 from evidence.access.tokens import create_token
 from evidence.models.clients import Client
-from evidence.models.owners import get_or_create_owner
 from evidence.models.connections import Connection
+from evidence.models.owners import get_or_create_owner
 from evidence.write.blobs import put_blob
 from evidence.write.connections import create_connection
 from evidence.write.declaration_store import declare

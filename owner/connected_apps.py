@@ -123,7 +123,7 @@ class _Facts:
 
 def _totals(owner_id: str, now: datetime, *, days: int) -> dict[str, Reading]:
     since, until = last_days(now, days)
-    return sum_by_client(list_readings(owner_id, since=since, until=until, where=APPS))
+    return sum_by_client(list_readings(since=since, until=until, where=APPS))
 
 
 def _amount(reading: Reading | None) -> str:

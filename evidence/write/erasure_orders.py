@@ -198,7 +198,7 @@ def count_holdings(
     connection_id: str, *, stream: str | None = None, record_key: str | None = None
 ) -> Counter[str]:
     """Count the rows of a connection, of one of its streams, or of one record, by kind."""
-    condition, parameters = "connection_id = %s", [connection_id]
+    condition, parameters = "owner_id = %s AND connection_id = %s", [current_owner(), connection_id]
     if stream is not None:
         condition, parameters = condition + " AND stream = %s", [*parameters, stream]
     if record_key is not None:

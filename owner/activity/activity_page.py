@@ -136,7 +136,7 @@ def activity_page(request: HttpRequest) -> HttpResponse:
     form = ActivityForm(request.GET, names=names)
     where = form.where
     since, until = form.days(where, now=now)
-    readings = list_readings(current_owner(), since=since, until=until, where=where)
+    readings = list_readings(since=since, until=until, where=where)
     client = where.client_id or ""
     is_overview = not form.query
     context = {

@@ -103,7 +103,7 @@ class Command(OwnerCommand):
         zone = Owner.unscoped.get(pk=owner_id).time_zone
         with timezone.override(zone):
             since, until = last_days(timezone.now(), options["days"])
-            readings = list_readings(owner_id, since=since, until=until)
+            readings = list_readings(since=since, until=until)
         names = Names(owner_id)
         for client_id, total in sum_by_client(readings).items():
             amount = f"{pluralize(total.records, 'record')} in {pluralize(total.answers, 'answer')}"
