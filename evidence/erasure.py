@@ -20,6 +20,7 @@ from evidence.access.grant_lifecycle import delete_access, revoke_grants_of_conn
 from evidence.errors import ConnectionNotFound
 from evidence.models.digests import key_digest
 from evidence.models.erasures import Erasure
+from evidence.models.owners import current_owner
 from evidence.write import app_data
 from evidence.write.connection_erasure import (
     delete_connection,
@@ -145,11 +146,11 @@ def _delete_connection(connection_id: str, now: datetime) -> Counter[str]:
 
 
 def _erase_owner(erasure: Erasure, now: datetime) -> Iterator[Erasure]:
-    while connection_ids := revoke_connections(erasure.owner_id):
+    while connection_ids := revoke_connections(current_owner()):
         for connection_id in connection_ids:
             yield from _erase_connection(erasure, connection_id, now)
     _delete_files(None, include_queued=True)
-    _run_once(erasure, lambda: _delete_owner(erasure.owner_id), now)
+    _run_once(erasure, lambda: _delete_owner(current_owner()), now)
 
 
 def _delete_owner(owner_id: str) -> Counter[str]:
@@ -192,7 +193,7 @@ def _delete_files(connection_id: str | None, *, include_queued: bool) -> None:
 
 
 def _refresh(erasure: Erasure) -> Erasure:
-    return get_receipt(erasure.erasure_id, owner_id=erasure.owner_id) or erasure
+    return get_receipt(erasure.erasure_id, owner_id=current_owner()) or erasure
 
 
 def apply_retention(*, now: datetime) -> Iterator[Erasure]:

@@ -21,6 +21,7 @@ from evidence.errors import ConnectionNotFound, InvalidRequest
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant, Package
+from evidence.models.owners import current_owner
 from evidence.models.sources import Source, load_declarations
 
 DEFAULT_PURPOSE = "https://pdpp.dev/purpose/personalization"
@@ -173,9 +174,7 @@ def _current_grants(client_id: str) -> QuerySet[Grant]:
 def _create(
     request: GrantRequest, *, package: Package, granted: set[tuple[str, str]], now: datetime
 ) -> Grant:
-    source, connection_ids = source_of_connections(
-        request.connection_ids, owner_id=package.owner_id
-    )
+    source, connection_ids = source_of_connections(request.connection_ids, owner_id=current_owner())
     declaration_id = source.current_declaration_id
     if declaration_id is None:
         raise InvalidRequest(message="The source has no declaration.", param="connections")

@@ -11,7 +11,7 @@ import string
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from django.conf import settings
 from django.db import models
@@ -173,7 +173,8 @@ class Owned(models.Model):
         related_name="+",
     )
 
-    unscoped: Any = OwnedManager()
+    owner_id: str
+    unscoped: ClassVar[OwnedManager[Self]] = OwnedManager()
 
     class Meta:
         abstract = True
@@ -211,12 +212,13 @@ class SameOwner:
         ours = field.model._meta.get_field("owner").get_col(alias)  # noqa: SLF001
         theirs = field.related_model._meta.get_field("owner")  # noqa: SLF001
         theirs = theirs.get_col(related_alias)
-        return WhereNode([Exact(ours, theirs)])
+        same: Any = Exact(ours, theirs)
+        return WhereNode([same])
 
 
-class OwnedKey(SameOwner, models.ForeignKey):  # type: ignore[type-arg, misc]
+class OwnedKey(SameOwner, models.ForeignKey):  # type: ignore[type-arg]
     """A reference to a row of the same owner."""
 
 
-class OwnedOne(SameOwner, models.OneToOneField):  # type: ignore[type-arg, misc]
+class OwnedOne(SameOwner, models.OneToOneField):  # type: ignore[type-arg]
     """A reference to a row of the same owner that no other row of the table refers to."""

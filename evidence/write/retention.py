@@ -79,7 +79,7 @@ def overdue_streams(now: datetime) -> Sequence[OverdueStream]:
                 continue
             before = now - timedelta(days=days)
             if rows.record_ids(owned.pk, stream, limit=1, before=before):
-                overdue.append(OverdueStream(owned.pk, stream, owned.owner_id, before))
+                overdue.append(OverdueStream(owned.pk, stream, current_owner(), before))
     return overdue
 
 

@@ -152,7 +152,7 @@ def _delete(table: str, refs: Iterable[RecordId]) -> None:
     with connection.cursor() as cursor:
         for (connection_id, stream), keys in _group_keys(refs):
             # `table` is a constant of this module.
-            values = [current_owner(), connection_id, stream, keys]
+            values: tuple[Any, ...] = (current_owner(), connection_id, stream, keys)
             cursor.execute(f"DELETE FROM {table} {BY_KEYS}", values)  # noqa: S608
 
 

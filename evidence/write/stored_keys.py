@@ -167,6 +167,6 @@ def find_twins(
 def first_of_series(connection_id: str, stream: str) -> list[str]:
     """Return the first FIRST_OF_SERIES keys of each series of a stream."""
     with connection.cursor() as cursor:
-        values = [current_owner(), connection_id, stream, FIRST_OF_SERIES]
+        values = (current_owner(), connection_id, stream, FIRST_OF_SERIES)
         cursor.execute(SELECT_FIRST_OF_SERIES, values)
         return [key for (key,) in cursor]

@@ -7,7 +7,7 @@ backfills can run at once, and an interrupted one keeps its finished batches.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 from django.db import connection, transaction
@@ -165,7 +165,7 @@ def _store(target: Target, texts: list[FieldText], vectors: Passages) -> None:
     name = target.stream.name
     with connection.cursor() as cursor:
         keys = list({text.record_key for text in texts})
-        values = [target.owner_id, target.connection_id, name, keys]
+        values: tuple[Any, ...] = (target.owner_id, target.connection_id, name, keys)
         cursor.execute(CURRENT_CHANGE_NUMBERS, values)
         change_seqs = dict(cursor.fetchall())
     unchanged = [text for text in texts if change_seqs.get(text.record_key) == text.change_seq]

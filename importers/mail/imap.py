@@ -300,7 +300,9 @@ def _item(folder: Folder, message: FetchedMessage) -> ExportItem:
     elif not message.raw.strip():
         parse = issues_only([Issue(ReceiptCode.EMPTY)])
     else:
-        parse = partial(parse_message, message.raw, MailboxMetadata(folder.title, _letters(message)))
+        parse = partial(
+            parse_message, message.raw, MailboxMetadata(folder.title, _letters(message))
+        )
     return ExportItem(folder.title, f"message {message.uid}", len(message.raw), parse)
 
 

@@ -34,7 +34,7 @@ def last_time(account: SourceAccount) -> datetime:
 
 
 def is_paused(account: SourceAccount) -> bool:
-    return account.connection.status == Connection.Status.PAUSED
+    return bool(account.connection.status == Connection.Status.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ class ConnectionForm(PlainForm[Connection]):
     def clean_display_name(self) -> str:
         name = validate_printable(self.cleaned_data["display_name"])
         connection = self.instance
-        if is_name_taken(name, owner_id=connection.owner_id, connection_id=connection.pk):
+        if is_name_taken(name, owner_id=current_owner(), connection_id=connection.pk):
             raise forms.ValidationError("Another connection has this name. Choose another.")
         return name
 
@@ -180,7 +180,7 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
 
     @display(description="source", ordering="source__display_name")
     def source_name(self, connection: Connection) -> str:
-        return connection.source.display_name
+        return str(connection.source.display_name)
 
     @display(description="holds", ordering="total")
     def holds(self, connection: Connection) -> str:

@@ -197,7 +197,7 @@ def _add_counts(connection_id: str, stream: str, added: Mapping[str, int]) -> No
             "last": last,
         }
         cursor.execute(ADD_COUNTS, counts)
-        values = [current_owner(), connection_id, stream, identities]
+        values: tuple[Any, ...] = (current_owner(), connection_id, stream, identities)
         cursor.execute(DELETE_EMPTY_COUNTS, values)
 
 
