@@ -1,22 +1,29 @@
 """Background jobs and the threads that run them repeatedly.
 
-The names of the job functions are labels in metrics.
+A job finds the owners whose work is due with one statement, so that idle owners cost nothing, and
+does one step of each owner in turn. The names of the job functions are labels in metrics.
 """
 
 import contextlib
+import functools
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
-from evidence.access.owner_notices import delete_old_refused_calls
+from evidence.access.owner_notices import (
+    delete_old_refused_calls,
+    owners_with_old_refused_calls,
+)
 from evidence.access.permission_requests import delete_old_requests
+from evidence.access.sql import SQL, fetch_all
 from evidence.erasure import apply_retention, run_pending_erasures
 from evidence.events.event_scheduler import (
     delete_settled_events,
@@ -25,14 +32,22 @@ from evidence.events.event_scheduler import (
     recover_lost_deliveries,
 )
 from evidence.ledger.checkpoints import create_checkpoint
-from evidence.ledger.proof import verify_daily
+from evidence.ledger.proof import owners_to_check, verify_daily
 from evidence.ledger.readings import recount_shown_records
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import across_owners, current_owner, in_turn
 from evidence.read.bookmarks import delete_unused_bookmarks
 from evidence.search.embedding import configured_embedder
 from evidence.write import app_data
-from evidence.write.reindex import outdated_connections, reindex
-from evidence.write.retention import ORPHAN_AGE, prune_changes, prune_orphans
+from evidence.write.erasure_orders import erasing_owners
+from evidence.write.reindex import outdated_connections, outdated_owners, reindex
+from evidence.write.retention import (
+    ORPHAN_AGE,
+    owners_with_blobs,
+    owners_with_old_changes,
+    owners_with_retention,
+    prune_changes,
+    prune_orphans,
+)
 from evidence.write.vector_backfill import embed_missing
 from evidence.write.vector_table import prepare_table
 from operations import job_wakeups, leader_lock, metrics
@@ -56,12 +71,59 @@ MAX_REST_SECONDS = 1.0
 UPKEEP_SECONDS = 3_600.0
 DATABASE_CHECK_SECONDS = 5.0
 
+FindOwners = Callable[[], Iterable[str]]
 Job = Callable[[], Iterator[object]]
 """Does all pending work in steps; it can be stopped between two steps."""
 
 
+FINGERPRINT_OWNERS = """
+-- Return a digest per owner of what derived data depends on. One query across owners.
+SELECT c.owner_id, md5(string_agg(
+    concat_ws(' ', c.connection_id, c.status, c.change_seq, c.pruned_seq, c.indexed_analyser,
+        c.languages, c.identities, s.current_declaration_id, o.country),
+    ',' ORDER BY c.connection_id
+))
+FROM evidence_connection AS c
+JOIN evidence_source AS s ON s.owner_id = c.owner_id AND s.id = c.source_id
+JOIN evidence_owner AS o ON o.owner_id = c.owner_id
+GROUP BY c.owner_id
+"""
+FORGET_SECONDS = 86_400.0
+"""Time after which a job looks at every owner again."""
+
+
+def for_changed_owners(work: Job) -> Job:
+    """Return a job that does ``work`` for the owners whose data changed since it was done for them.
+
+    The process remembers that, for a day.
+    """
+    done: dict[str, str] = {}
+    forgotten_at = time.monotonic()
+
+    @functools.wraps(work)
+    def job() -> Iterator[object]:
+        nonlocal forgotten_at
+        if time.monotonic() - forgotten_at > FORGET_SECONDS:
+            done.clear()
+            forgotten_at = time.monotonic()
+        found: dict[str, str] = {}
+
+        def due() -> list[str]:
+            found.update(fetch_all(SQL(FINGERPRINT_OWNERS)))
+            return [owner_id for owner_id in found if done.get(owner_id) != found[owner_id]]
+
+        def work_and_note() -> Iterator[object]:
+            fingerprint = found[current_owner()]
+            yield from work()
+            done[current_owner()] = fingerprint
+
+        yield from in_turn(due, work_and_note, looks_again=True)
+
+    return job
+
+
 def vectors() -> Iterator[int]:
-    """Compute missing embeddings, if there is a model and pgvector."""
+    """Compute the missing embeddings of an owner, if there is a model and pgvector."""
     embedder = configured_embedder()
     if embedder is not None and prepare_table(embedder):
         yield from embed_missing(embedder)
@@ -69,15 +131,17 @@ def vectors() -> Iterator[int]:
 
 def words() -> Iterator[int]:
     """Rebuild outdated search text."""
-    yield from with_rests(reindex(outdated_connections()))
+    yield from in_turn(
+        outdated_owners, lambda: with_rests(reindex(outdated_connections())), looks_again=True
+    )
 
 
 def with_rests(steps: Iterable[int]) -> Iterator[int]:
     """Yield steps, and rest as long as each of them worked, so that requests come first."""
     started = time.monotonic()
     for count in steps:
-        yield count
         time.sleep(min(time.monotonic() - started, MAX_REST_SECONDS))
+        yield count
         started = time.monotonic()
 
 
@@ -88,25 +152,45 @@ def events() -> Iterator[object]:
 
 def lost_events() -> Iterator[object]:
     """Enqueue deliveries of killed workers again, as long as something is being delivered."""
-    if has_enqueued_events():
-        recover_lost_deliveries()
+    with across_owners():
+        is_delivering = has_enqueued_events()
+        if is_delivering:
+            recover_lost_deliveries()
+    if is_delivering:
         yield True
 
 
 def upkeep() -> Iterator[object]:
     """Prune expired rows, apply retention periods, and sign and verify the ledger."""
     now = timezone.now()
-    yield from apply_retention(now=now)
     kept_since = now - timedelta(days=settings.PDPP_CHANGES_DAYS)
-    yield prune_changes(kept_since=kept_since)
-    yield delete_unused_bookmarks(unused_since=kept_since)
-    yield app_data.delete_expired(now).total()
-    yield SessionStore.clear_expired()
-    yield delete_old_refused_calls(now) + delete_old_requests(now)
-    yield prune_orphans(unused_since=now - ORPHAN_AGE)
-    yield delete_settled_events(now=now)
-    yield delete_old_notifications(now)
-    owner_id = get_or_create_owner(now).owner_id
+    with across_owners():
+        deleted = (
+            delete_unused_bookmarks(unused_since=kept_since),
+            app_data.delete_expired(now).total(),
+            delete_old_requests(now),
+            delete_settled_events(now=now),
+            delete_old_notifications(now),
+        )
+        SessionStore.clear_expired()
+    yield sum(deleted)
+    works: tuple[tuple[FindOwners, Callable[[], Iterable[object]]], ...] = (
+        (owners_with_retention, lambda: apply_retention(now=now)),
+        (
+            lambda: owners_with_old_changes(kept_since),
+            lambda: [prune_changes(kept_since=kept_since)],
+        ),
+        (owners_with_blobs, lambda: [prune_orphans(unused_since=now - ORPHAN_AGE)]),
+        (lambda: owners_with_old_refused_calls(now), lambda: [delete_old_refused_calls(now)]),
+        (lambda: owners_to_check(now), lambda: _keep_ledger(now)),
+    )
+    for due, work in works:
+        yield from in_turn(due, work)
+
+
+def _keep_ledger(now: datetime) -> Iterator[object]:
+    """Sign and verify the ledger of an owner."""
+    owner_id = current_owner()
     yield create_checkpoint(owner_id, now=now)
     yield from recount_shown_records(owner_id, now=now)
     yield verify_daily(owner_id, now=now)
@@ -114,7 +198,8 @@ def upkeep() -> Iterator[object]:
 
 def erasures() -> Iterator[object]:
     """Continue unfinished erasures."""
-    yield from run_pending_erasures(now=timezone.now())
+    work = partial(run_pending_erasures, now=timezone.now())
+    yield from in_turn(erasing_owners, work, looks_again=True)
 
 
 def restart_database(home: Path) -> Job:

@@ -38,7 +38,7 @@ def background_warning(now: datetime) -> str | None:
 
 def _waiting_since() -> Iterator[datetime]:
     """Return since when the next event, an erasure and an upload have been waiting."""
-    last_upload = uploads.last_activity(settings.PDPP_VAR / "imports" / "uploads")
+    last_upload = uploads.last_activity(settings.PDPP_VAR / "imports")
     times = [
         event_scheduler.next_due_at(),
         erasure_orders.last_progress_at(),

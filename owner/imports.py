@@ -329,4 +329,4 @@ def _address(upload: Upload) -> str:
 
 
 def _root() -> Any:
-    return settings.PDPP_VAR / "imports" / "uploads"
+    return uploads.root_of(settings.PDPP_VAR / "imports", current_owner())

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import F, QuerySet
+from django.db.models import Count, F, Min, Q, QuerySet
 
 from evidence.access.grant_states import GrantState, filter_state, with_grant_state
 from evidence.access.grant_text import humanize, stream_label
 from evidence.access.sql import SQL, fetch_all_generic_plan
 from evidence.models.clients import Client
 from evidence.models.grants import Grant, Package
+from evidence.models.owners import owners_of
 from evidence.models.quotas import Alert, RefusedCall
 from evidence.models.sources import load_declarations
 
@@ -201,10 +202,25 @@ def refused_calls(
 
 
 def delete_old_refused_calls(now: datetime) -> int:
-    """Delete expired refused calls, and the oldest if there are too many. Returns their number."""
+    """Delete an owner's expired refused calls, and the oldest if there are too many.
+
+    Returns their number.
+    """
     expired, _ = RefusedCall.unscoped.filter(at__lt=now - REFUSED_CALL_RETENTION).delete()
     first_surplus = RefusedCall.unscoped.order_by("-pk").values_list("pk", flat=True)[
         MAX_REFUSED_CALLS : MAX_REFUSED_CALLS + 1
     ]
     surplus, _ = RefusedCall.unscoped.filter(pk__lte=max(first_surplus, default=0)).delete()
     return expired + surplus
+
+
+def owners_with_old_refused_calls(now: datetime) -> list[str]:
+    """Return the owners with expired or too many refused calls. One query across owners."""
+    is_due = Q(first__lt=now - REFUSED_CALL_RETENTION) | Q(number__gt=MAX_REFUSED_CALLS)
+    return owners_of(
+        lambda: (
+            RefusedCall.unscoped.values("owner_id")
+            .annotate(first=Min("at"), number=Count("pk"))
+            .filter(is_due)
+        )
+    )

@@ -271,3 +271,10 @@ def _number_placeholders(text: str) -> str:
     """Replace ``%s`` with ``$1``, ``$2``, …. Cached, as parsing can take longer than the query."""
     first, *others = text.split("%s")
     return first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
+
+
+def select_owners(statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[str]:
+    """Return the owner ids that a statement across owners selects: those whose work is due."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return [owner_id for (owner_id,) in cursor]

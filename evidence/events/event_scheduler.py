@@ -1,7 +1,7 @@
 """Create events for subscriptions with visible changes, and deliver those that are due.
 
 Every process that runs background jobs does this. A process skips subscriptions and events that
-another one has locked (SKIP LOCKED). The queue (Procrastinate) is in the same database, so a job is
+another one has locked (SKIP LOCKED). Owners take turns, and one without due work costs nothing. The queue (Procrastinate) is in the same database, so a job is
 created in the transaction that queues its event. No transaction is open during the HTTP request.
 """
 
@@ -23,7 +23,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from procrastinate.jobs import Status
 
 from evidence.access.gate import Gate
-from evidence.access.grant_states import live_packages
+from evidence.access.grant_states import CURRENT_STATES, live_packages, with_grant_state
 from evidence.access.tokens import package_scope
 from evidence.errors import GrantExpired, GrantPaused, GrantRevoked
 from evidence.events.change_detection import create_change_event
@@ -37,6 +37,7 @@ from evidence.events.subscription_state import (
 from evidence.events.webhook_client import WebhookResponse, post, receiver_key
 from evidence.models.connections import Connection
 from evidence.models.events import Event, Subscription, WatchedStream
+from evidence.models.owners import across_owners, acting_for, in_turn, owners_of
 
 logger = logging.getLogger(__name__)
 
@@ -71,20 +72,22 @@ A stopping worker sends none during its last attempt, which takes EVENT_TIMEOUT 
 
 
 @app.task(name="evidence.events.deliver", queue=QUEUE)
-def deliver(event_id: str) -> None:
+def deliver(owner_id: str, event_id: str) -> None:
     """Make one attempt. The event's row, not the queue, decides about further attempts."""
-    try:
-        attempt_delivery(event_id)
-    except Exception:
-        # The worker logs the error. Requeue the event, because its job ends here.
-        rows = Event.unscoped.filter(event_id=event_id, status=Event.Status.QUEUED)
-        rows.update(enqueued=False, due_at=timezone.now() + RETRY_AFTER_ERROR)
-        raise
+    with acting_for(owner_id):
+        try:
+            attempt_delivery(event_id)
+        except Exception:
+            # The worker logs the error. Requeue the event, because its job ends here.
+            rows = Event.unscoped.filter(event_id=event_id, status=Event.Status.QUEUED)
+            rows.update(enqueued=False, due_at=timezone.now() + RETRY_AFTER_ERROR)
+            raise
 
 
 def has_enqueued_events() -> bool:
-    """Return whether a worker has, or should have, something to deliver."""
-    return Event.unscoped.filter(status=Event.Status.QUEUED, enqueued=True).exists()
+    """Return whether a worker has, or should have, something to deliver, of any owner."""
+    with across_owners():
+        return Event.unscoped.filter(status=Event.Status.QUEUED, enqueued=True).exists()
 
 
 def has_jobs() -> bool:
@@ -93,7 +96,7 @@ def has_jobs() -> bool:
 
 
 def recover_lost_deliveries() -> int:
-    """Requeue events whose worker died or whose job is missing, and return their number.
+    """Requeue events of all owners whose worker died or whose job is missing. Returns their number.
 
     The receiver may have received them already; they are sent again with the same id. Jobs are
     missing after a backup was restored, for example.
@@ -107,10 +110,11 @@ def recover_lost_deliveries() -> int:
             async_to_sync(manager.finish_job_by_id_async)(
                 job.id, status=Status.FAILED, delete_job=True
             )
-    enqueued = Event.unscoped.filter(status=Event.Status.QUEUED, enqueued=True)
     jobs = ProcrastinateJob.objects.annotate(event_id=KT("args__event_id"))
     job_of_event = jobs.filter(event_id=OuterRef("event_id"))
-    return enqueued.filter(~Exists(job_of_event)).update(enqueued=False)
+    with across_owners():
+        enqueued = Event.unscoped.filter(status=Event.Status.QUEUED, enqueued=True)
+        return enqueued.filter(~Exists(job_of_event)).update(enqueued=False)
 
 
 RETENTION = timedelta(days=30)
@@ -128,11 +132,16 @@ SENDABLE = reduce(
 def enqueue_events(*, clock: Callable[[], datetime] = timezone.now) -> Iterator[object]:
     """Run one round: end subscriptions, queue changes, enqueue due events. Yields after each step.
 
-    Runs one query if there is no subscription.
+    Runs one query if there is no subscription, and three if nothing is due.
     """
-    if not Subscription.unscoped.exists():
-        return
-    now = clock()
+    with across_owners():
+        is_needed = Subscription.unscoped.exists()
+    if is_needed:
+        now = clock()
+        yield from in_turn(lambda: _due_owners(now), lambda: _enqueue_owner_events(now))
+
+
+def _enqueue_owner_events(now: datetime) -> Iterator[object]:
     for subscription_id in _subscriptions_to_check(now):
         yield queue_changes(subscription_id, now=now)
     yield enqueue_due_events(now=now)
@@ -167,9 +176,9 @@ def enqueue_due_events(*, now: datetime) -> int:
     """Ask workers to deliver the events that are due, and return their number."""
     with transaction.atomic():
         due = list(
-            Event.unscoped.select_for_update(skip_locked=True, of=("self",))
+            _due_events(now)
+            .select_for_update(skip_locked=True, of=("self",))
             .select_related("subscription")
-            .filter(SENDABLE, status=Event.Status.QUEUED, enqueued=False, due_at__lte=now)
             .order_by("due_at", "event_id")[:100]
         )
         for event in due:
@@ -177,20 +186,42 @@ def enqueue_due_events(*, now: datetime) -> int:
             event.save(update_fields=["enqueued"])
             # The lock makes workers send one message at a time to each receiver.
             lock = receiver_key(event.subscription.callback_url)
-            deliver.configure(lock=lock).defer(event_id=event.event_id)
+            deliver.configure(lock=lock).defer(owner_id=event.owner_id, event_id=event.event_id)
     return len(due)
 
 
+def _due_events(now: datetime) -> QuerySet[Event]:
+    return Event.unscoped.filter(
+        SENDABLE, status=Event.Status.QUEUED, enqueued=False, due_at__lte=now
+    )
+
+
 def next_due_at() -> datetime | None:
-    """Return when the next message is due, which may be in the past."""
-    queued = Event.unscoped.filter(SENDABLE, status=Event.Status.QUEUED)
-    due_at: datetime | None = queued.aggregate(at=Min("due_at"))["at"]
+    """Return when the next message of any owner is due, which may be in the past."""
+    with across_owners():
+        queued = Event.unscoped.filter(SENDABLE, status=Event.Status.QUEUED)
+        due_at: datetime | None = queued.aggregate(at=Min("due_at"))["at"]
     return due_at
 
 
 def delete_settled_events(*, now: datetime) -> int:
     """Delete events settled longer than RETENTION ago, and return their number."""
     return Event.unscoped.filter(settled_at__lt=now - RETENTION).delete()[0]
+
+
+def _due_owners(now: datetime) -> set[str]:
+    """Return the owners with subscriptions to check or events to enqueue. Two queries."""
+
+    def to_check() -> QuerySet[Subscription]:
+        of_subscription = {"owner": OuterRef("owner")}
+        live = with_grant_state(now).filter(
+            Q(state__in=CURRENT_STATES), package=OuterRef("package"), **of_subscription
+        )
+        outdated = _outdated_watches().filter(subscription=OuterRef("pk"), **of_subscription)
+        rows = Subscription.unscoped.filter(status__in=SENDING_STATES)
+        return rows.filter(~Exists(live) | Exists(outdated))
+
+    return {*owners_of(to_check), *owners_of(lambda: _due_events(now))}
 
 
 def _subscriptions_to_check(now: datetime) -> list[str]:
@@ -206,8 +237,11 @@ def _subscriptions_to_check(now: datetime) -> list[str]:
 
 def _outdated_watches() -> QuerySet[WatchedStream]:
     """Return watches behind the `head` of their connection that have no change event queued."""
-    head = Connection.unscoped.filter(connection_id=OuterRef("connection_id"))
+    head = Connection.unscoped.filter(
+        owner=OuterRef("owner"), connection_id=OuterRef("connection_id")
+    )
     queued_event = Event.unscoped.filter(
+        owner=OuterRef("owner"),
         subscription=OuterRef("subscription"),
         stream=OuterRef("stream"),
         connection_id=OuterRef("connection_id"),

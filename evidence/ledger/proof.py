@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 
 from django.core.cache import cache
 
-from evidence.access.sql import SQL, fetch_all
+from evidence.access.sql import SQL, fetch_all, select_owners
 from evidence.ledger.checkpoints import is_signed, parse_heads
 from evidence.ledger.entries import ChainHead, is_sealed
 from evidence.ledger.verification import verify
 from evidence.models.ledger import Chain, Checkpoint
-from evidence.models.owners import current_owner
+from evidence.models.owners import current_owner, owners_of
 
 VERIFY_EVERY = timedelta(days=1)
 
@@ -23,6 +23,21 @@ SELECT_DIGESTS = """
 SELECT d.chain, d.seq, d.digest
 FROM unnest(%s::text[], %s::bigint[]) AS n(chain, seq)
 JOIN evidence_disclosure AS d ON d.owner_id = %s AND d.chain = n.chain AND d.seq = n.seq
+"""
+
+
+SELECT_UNSIGNED = """
+-- Return the owners with entries since their last checkpoint, or shortly before: an entry gets its
+-- time before it is committed. One query across owners.
+SELECT DISTINCT c.owner_id
+FROM evidence_chain AS c
+LEFT JOIN evidence_disclosure AS d
+    ON d.owner_id = c.owner_id AND d.chain = c.chain AND d.seq = c.seq
+LEFT JOIN LATERAL (
+    SELECT k.at FROM evidence_checkpoint AS k WHERE k.owner_id = c.owner_id
+    ORDER BY k.id DESC LIMIT 1
+) AS k ON true
+WHERE c.seq > 0 AND (k.at IS NULL OR d.at IS NULL OR d.at > k.at - interval '2 minutes')
 """
 
 
@@ -56,14 +71,25 @@ def ledger_proof(owner_id: str) -> LedgerProof:
     )
 
 
+def owners_to_check(now: datetime) -> list[str]:
+    """Return the owners whose ledger is to be signed or verified. Two queries across owners."""
+    unsigned = {*select_owners(SELECT_UNSIGNED)}
+    owner_ids = owners_of(lambda: Chain.unscoped.filter(seq__gt=0))
+    return [pk for pk in owner_ids if pk in unsigned or not _is_verified(pk, now)]
+
+
 def verify_daily(owner_id: str, *, now: datetime) -> bool:
     """Verify the whole ledger unless this process did within a day. Returns whether it ran."""
-    verified: _Verified | None = cache.get(_key(owner_id))
-    if verified is not None and now - verified.at < VERIFY_EVERY:
+    if _is_verified(owner_id, now):
         return False
     problems = verify(owner_id).problems
     cache.set(_key(owner_id), _Verified(now, problems[0].message if problems else ""), None)
     return True
+
+
+def _is_verified(owner_id: str, now: datetime) -> bool:
+    verified: _Verified | None = cache.get(_key(owner_id))
+    return verified is not None and now - verified.at < VERIFY_EVERY
 
 
 def _key(owner_id: str) -> str:

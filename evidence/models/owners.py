@@ -8,7 +8,10 @@ forgotten owner is an error and never another owner's row. Statements of SQL nam
 import datetime as dt
 import secrets
 import string
-from collections.abc import Iterator
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -21,6 +24,7 @@ from typing_extensions import override
 
 OWNER_ID_CHARS = 8
 Row = TypeVar("Row", bound="Owned")
+Step = TypeVar("Step")
 
 _current = ContextVar[str | None]("owner", default=None)
 _everyone = ContextVar("every owner", default=False)
@@ -84,6 +88,62 @@ def is_across_owners() -> bool:
     return _everyone.get()
 
 
+def owners_of(rows: "Callable[[], models.QuerySet[Any]]") -> list[str]:
+    """Return the owners of the rows that ``rows`` finds across owners. One query."""
+    with across_owners():
+        return list(rows().order_by().values_list("owner_id", flat=True).distinct())
+
+
+LOOK_SECONDS = 10.0
+"""Time after which work in turn looks for owners whose work became due meanwhile."""
+
+
+def in_turn(
+    due: Callable[[], Iterable[str]],
+    work: Callable[[], Iterable[Step]],
+    *,
+    most: int = sys.maxsize,
+    looks_again: bool = False,
+) -> Iterator[Step]:
+    """Yield one step of each owner's work in turn until all of it is done, acting for its owner.
+
+    At most ``most`` owners are worked for at once; more than one, and a step leaves no transaction
+    open. ``looks_again`` asks ``due`` again while there is work, so that an owner does not wait for
+    the long work of another. Work that fails ends there, and the others go on; the last error is
+    raised at the end.
+    """
+    waiting = deque(due())
+    working: dict[str, Iterator[Step]] = {}
+    failures: dict[str, Exception] = {}
+    looked_at = time.monotonic()
+    try:
+        while waiting or working:
+            is_new = bool(waiting) and len(working) < most
+            owner_id = waiting.popleft() if is_new else next(iter(working))
+            try:
+                with acting_for(owner_id):
+                    steps = iter(work()) if is_new else working.pop(owner_id)
+                    step = next(steps)
+            except StopIteration:
+                pass
+            except Exception as error:  # noqa: BLE001 - it is raised below
+                failures[owner_id] = error
+            else:
+                working[owner_id] = steps
+                yield step
+            if looks_again and time.monotonic() - looked_at >= LOOK_SECONDS:
+                known = {*waiting, *working, *failures}
+                waiting.extend(owner_id for owner_id in due() if owner_id not in known)
+                looked_at = time.monotonic()
+    finally:
+        for owner_id, unfinished in working.items():
+            if isinstance(unfinished, Generator):
+                with acting_for(owner_id):
+                    unfinished.close()
+    for error in failures.values():
+        raise error
+
+
 def new_owner_id() -> str:
     """Return a public id for a new owner. It is part of that owner's tokens and of index entries."""
     alphabet = string.ascii_lowercase + string.digits
@@ -140,6 +200,12 @@ def get_or_create_owner(now: dt.datetime) -> Owner:
     if len(owners) > 1:
         raise SeveralOwnersError
     return owners[0] if owners else create_owner(now, is_administrator=True)
+
+
+def first_owner_id() -> str | None:
+    """Return the id of the owner who set up the installation, or None before anybody did."""
+    rows = Owner.unscoped.order_by("created_at", "owner_id")
+    return rows.values_list("owner_id", flat=True).first()
 
 
 def create_owner(now: dt.datetime, **columns: Any) -> Owner:

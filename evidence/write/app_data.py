@@ -38,7 +38,7 @@ class AppData:
         return Counter()
 
     def delete_files(self, connection_id: str | None, *, include_queued: bool) -> None:
-        """Delete files about a connection, or about every connection for None.
+        """Delete files about a connection, or all files of the owner for None.
 
         Without ``include_queued``, files that wait for a job stay; the job deletes them.
         """

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet, Sum
 
 from evidence.models.connections import Connection, StreamState
-from evidence.models.owners import current_owner
+from evidence.models.owners import current_owner, owners_of
 from evidence.search.analysis import VERSION
 from evidence.write import app_data, rows, vector_table
 from evidence.write.derivation import StoredRecord, derive, record_row
@@ -168,6 +168,11 @@ def outdated_connections() -> list[str]:
     """Return ids of connections with outdated search text, in one query."""
     connections = _outdated().order_by("connection_id")
     return list(connections.values_list("connection_id", flat=True))
+
+
+def outdated_owners() -> list[str]:
+    """Return the owners of connections with outdated search text. One query across owners."""
+    return owners_of(_outdated)
 
 
 def count_records(connection_ids: Collection[str]) -> int:

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 
 from django.db import connection, transaction
 
+from evidence.access.sql import select_owners
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection, StreamState
 from evidence.models.erasures import Retention
-from evidence.models.owners import current_owner
+from evidence.models.owners import current_owner, owners_of
 from evidence.models.sources import load_declarations
 from evidence.write import rows
 from evidence.write.locks import LockedConnection, lock_connection
@@ -83,6 +84,11 @@ def overdue_streams(now: datetime) -> Sequence[OverdueStream]:
     return overdue
 
 
+def owners_with_retention() -> list[str]:
+    """Return the owners who set a retention period. One query across owners."""
+    return owners_of(Retention.unscoped.all)
+
+
 PRUNE_MARGIN = timedelta(days=1)
 ORPHAN_AGE = timedelta(days=1)
 """Blobs can arrive before their record, by less than this time."""
@@ -100,6 +106,20 @@ SET changes_kept_since = greatest(k.changes_kept_since, %s),
     ), k.change_seq))
 WHERE k.owner_id = %s AND k.connection_id = %s
 RETURNING k.pruned_seq
+"""
+OWNERS_WITH_OLD_CHANGES = """
+-- Owners with a connection whose first stored change is older than a time. One query across owners.
+SELECT DISTINCT k.owner_id
+FROM evidence_connection AS k
+JOIN LATERAL (
+    SELECT x.recorded_at FROM evidence_recordchange AS x
+    WHERE x.owner_id = k.owner_id AND x.connection_id = k.connection_id ORDER BY x.seq LIMIT 1
+) AS x ON x.recorded_at < %s
+"""
+OWNERS_WITH_BLOBS = """
+-- Owners with stored files. One query across owners, by the key of blobs.
+SELECT o.owner_id FROM evidence_owner AS o
+WHERE EXISTS (SELECT FROM evidence_blob AS b WHERE b.owner_id = o.owner_id)
 """
 DELETE_CHANGES = """
 DELETE FROM evidence_recordchange WHERE owner_id = %s AND connection_id = %s AND seq IN (
@@ -144,6 +164,15 @@ def prune_orphans(*, unused_since: datetime) -> int:
             cursor.execute(DELETE_CHUNKS, [current_owner(), connection_id, blob_ids])
         deleted += len(blob_ids)
     return deleted
+
+
+def owners_with_old_changes(kept_since: datetime) -> list[str]:
+    """Return the owners of whom ``prune_changes`` deletes something. One query across owners."""
+    return select_owners(OWNERS_WITH_OLD_CHANGES, [kept_since - PRUNE_MARGIN])
+
+
+def owners_with_blobs() -> list[str]:
+    return select_owners(OWNERS_WITH_BLOBS)
 
 
 def _connection_ids() -> list[str]:

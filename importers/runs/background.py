@@ -1,4 +1,7 @@
-"""Import uploaded exports and exports in a watched folder in the background."""
+"""Import uploaded exports and exports in watched folders in the background.
+
+The imports of several owners take turns in steps of some seconds.
+"""
 
 import logging
 import math
@@ -7,20 +10,21 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from django.db import DatabaseError
 from django.utils import timezone
 
 from evidence.errors import ApiException, IngestStorageError
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import Owner, current_owner, first_owner_id, in_turn
 from importers.core.importer import ChoiceNeeded, ImportRequest, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
 from importers.models import ImportRun
 from importers.runs import store, uploads
 from importers.runs.preview import ExportPreview, preview_export, unknown_tables
-from importers.runs.runner import BusyError, ImportStopped, import_part
+from importers.runs.runner import BusyError, ImportStopped, import_steps
 from importers.runs.uploads import Upload
 
 QUIET_SECONDS = 30
@@ -61,7 +65,7 @@ class WatchedFolder:
         if not self.folder.is_dir():
             return
         for path in sorted(self.folder.iterdir()):
-            if path.name.startswith(".") or path.is_symlink():
+            if path.name.startswith(".") or path.name == OTHER_OWNERS or path.is_symlink():
                 continue
             try:
                 stamp = _stamp(path)
@@ -100,6 +104,12 @@ OnRun = Callable[[ImportRun], object]
 BUSY_SECONDS = 10.0
 """Pause before an upload is tried again whose export another process is importing."""
 
+MAX_OWNERS = 4
+"""Owners whose exports are imported at once, in turn. Each takes a sandbox and its memory."""
+
+OTHER_OWNERS = "owners"
+"""The folder in the watched folder that has a folder for each other owner, named by their id."""
+
 
 class ImportWorker:
     """Imports one export after another; ``close`` stops it at the next batch."""
@@ -111,27 +121,67 @@ class ImportWorker:
         watch: Path | None,
         seconds: float,
         may_watch: Callable[[], bool] = lambda: True,
+        only: str | None = None,
     ) -> None:
-        """Watch the folder every ``seconds``, if ``may_watch`` allows this process to do so."""
+        """Watch the folder every ``seconds``, if ``may_watch`` allows this process to do so.
+
+        With ``only``, the whole folder belongs to this owner, and nobody else's exports are imported.
+        """
+        self._only = only
         self._workspace = workspace
         self._may_watch = may_watch
-        self._watched = None if watch is None else WatchedFolder(watch)
+        self._watch = watch
+        self._watched: dict[str, WatchedFolder] = {}
+        self._due_folders: set[str] = set()
+        self._busy_until: dict[str, float] = {}
         self._seconds = seconds
         self._next_check = 0.0
         self._closed = threading.Event()
 
     def job(self) -> Iterator[object]:
-        """Import everything that is due, yielding after each export."""
-        root = self._workspace / "uploads"
-        uploads.remove_old(root, now=time.time())
-        for upload in uploads.list_queued(root):
+        """Import everything that is due, yielding after each step of an export."""
+        uploads.remove_old(self._workspace, now=time.time())
+        yield from in_turn(self._due_owners, self._import_owner, most=MAX_OWNERS, looks_again=True)
+
+    def _due_owners(self) -> list[str]:
+        """Return the owners with queued uploads, or with a watched folder that is to be looked at."""
+        now = time.monotonic()
+        queued = [
+            owner_id
+            for owner_id in uploads.list_owners(self._workspace)
+            if self._busy_until.get(owner_id, 0) <= now
+            and uploads.list_queued(uploads.root_of(self._workspace, owner_id))
+        ]
+        if self._watch is not None and self._may_watch() and self._must_look():
+            self._next_check = now + self._seconds
+            self._due_folders = {*self._find_folders(self._watch)}
+        known = Owner.unscoped.filter(pk__in={*queued, *self._due_folders})
+        if self._only is not None:
+            known = known.filter(pk=self._only)
+        return list(known.order_by("created_at", "pk").values_list("pk", flat=True))
+
+    def _find_folders(self, watch: Path) -> Iterator[str]:
+        """Yield the owners who have a watched folder: the first owner has the folder itself."""
+        others = watch / OTHER_OWNERS
+        folders = {}
+        if others.is_dir() and self._only is None:
+            folders = {each.name: each for each in sorted(others.iterdir())}
+        if (owner_id := self._only or first_owner_id()) is not None:
+            folders[owner_id] = watch
+        for owner_id, folder in folders.items():
+            self._watched.setdefault(owner_id, WatchedFolder(folder))
+            yield owner_id
+
+    def _import_owner(self) -> Iterator[object]:
+        owner_id = current_owner()
+        for upload in uploads.list_queued(uploads.root_of(self._workspace, owner_id)):
             with upload.claim() as is_claimed:
                 if is_claimed:
-                    self._import_upload(upload, timezone.now())
+                    yield from self._import_upload(upload, timezone.now())
                     yield upload
-        if self._watched is not None and self._may_watch() and self._must_look():
-            self._next_check = time.monotonic() + self._seconds
-            yield from self._import_watched(self._watched, timezone.now())
+        if owner_id in self._due_folders:
+            self._due_folders.discard(owner_id)
+            yield from self._import_watched(self._watched[owner_id], timezone.now())
 
     def close(self) -> None:
         self._closed.set()
@@ -139,17 +189,19 @@ class ImportWorker:
     def _must_look(self) -> bool:
         return time.monotonic() >= self._next_check or uploads.has_answered()
 
-    def _import_upload(self, upload: Upload, now: datetime) -> None:
+    def _import_upload(self, upload: Upload, now: datetime) -> Iterator[object]:
         try:
             request = parse_import_request(upload.state.wish)
             preview = preview_export(
-                upload.path, request=request, owner_id=get_or_create_owner(now).owner_id, now=now
+                upload.path, request=request, owner_id=current_owner(), now=now
             )
-            self._import_parts(preview, now, on_run=lambda run: _record_run(upload, run))
+            on_run = partial(_record_run, upload)
+            yield from self._import_parts(preview, now, on_run=on_run)
         except ImportStopped:
             return
         except BusyError:
-            self._closed.wait(BUSY_SECONDS)  # the upload stays wanted
+            # The upload stays wanted, and other owners do not wait for it.
+            self._busy_until[current_owner()] = time.monotonic() + BUSY_SECONDS
             return
         except (DatabaseError, IngestStorageError):
             raise  # the next job retries
@@ -161,12 +213,12 @@ class ImportWorker:
         upload.remove_export()
 
     def _import_watched(self, watched: WatchedFolder, now: datetime) -> Iterator[object]:
-        owner_id = get_or_create_owner(now).owner_id
+        owner_id = current_owner()
         for path in uploads.find_answered(watched.folder, owner_id=owner_id):
             watched.forget(path)
         for path in watched.changed_paths():
             try:
-                self._import_export(path, owner_id, now)
+                yield from self._import_export(path, owner_id, now)
             except ImportStopped:
                 return
             except ChoiceNeeded as needed:
@@ -184,14 +236,14 @@ class ImportWorker:
                 uploads.settle(path, owner_id=owner_id)
             yield path
 
-    def _import_export(self, path: Path, owner_id: str, now: datetime) -> None:
+    def _import_export(self, path: Path, owner_id: str, now: datetime) -> Iterator[object]:
         """Import what is new in a watched export. Raises ``ChoiceNeeded`` if a part was left out."""
         request = parse_import_request(uploads.find_answer(path, owner_id=owner_id))
         # An answer may concern a file of a part that a run has finished.
         is_answered = uploads.is_answered(path, owner_id=owner_id)
         look = preview_export if is_answered else preview_new_parts
         preview = look(path, request=request, owner_id=owner_id, now=now)
-        self._import_parts(preview, now)
+        yield from self._import_parts(preview, now)
         for part in preview.parts:
             if part.missing_option is not None:
                 raise part.missing_option
@@ -201,7 +253,7 @@ class ImportWorker:
 
     def _import_parts(
         self, preview: ExportPreview, now: datetime, *, on_run: OnRun | None = None
-    ) -> None:
+    ) -> Iterator[object]:
         """Import the parts that need no decision of the owner."""
 
         def on_progress(run: ImportRun) -> None:
@@ -214,7 +266,7 @@ class ImportWorker:
             if part.missing_option is not None:
                 logger.warning("an export needs an option from its owner")
                 continue
-            import_part(
+            yield from import_steps(
                 part,
                 label=preview.label,
                 skipped=preview.skipped if part is preview.parts[0] else (),

@@ -6,6 +6,7 @@ One thread reads the lines of a feed and prepares batches; another one writes th
 
 import tempfile
 import threading
+import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -150,6 +151,10 @@ SPOOL_MAX_BYTES = 256 * 1024 * 1024
 """With more bytes on disk, the feed pauses until the files are stored."""
 
 
+SLICE_SECONDS = 10.0
+"""Time after which the imports of other owners have their turn."""
+
+
 @dataclass(slots=True)
 class ItemProgress:
     """What is left to do for an item after its last line is stored."""
@@ -190,7 +195,11 @@ class RecordFeed:
         self._lock = threading.Lock()
 
     def lines(self) -> Iterator[NdjsonLine]:
-        """Yield lines until the export ends or the spool is full; ``has_more`` tells which."""
+        """Yield lines until the export ends, the spool is full or a slice of time is over.
+
+        ``has_more`` tells whether the export ended.
+        """
+        started = time.monotonic()
         for item in self._items:
             issues = list(without_repeated(item.issues, self._reported))
             progress = ItemProgress(
@@ -200,7 +209,8 @@ class RecordFeed:
             progress.last_line = self.line
             with self._lock:
                 self._progress.append(progress)
-            if self._spool.size >= SPOOL_MAX_BYTES:
+            is_over = time.monotonic() - started >= SLICE_SECONDS
+            if is_over or self._spool.size >= SPOOL_MAX_BYTES:
                 return
         self.has_more = False
 

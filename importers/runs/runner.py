@@ -1,7 +1,7 @@
 """Import a part of an export, resuming where an earlier run of it stopped."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -50,9 +50,30 @@ def import_part(
     now: datetime,
     on_progress: OnProgress | None = None,
 ) -> ImportRun:
-    """Import a part into its connection. A new run also stores receipts of ``skipped`` files.
+    """Import a part into its connection at once. See ``import_steps``."""
+    steps = import_steps(
+        part, label=label, skipped=skipped, workspace=workspace, now=now, on_progress=on_progress
+    )
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            run: ImportRun = end.value
+            return run
 
-    Raises ``ChoiceNeeded`` before a record is written, ``BusyError`` while another process imports
+
+def import_steps(
+    part: ExportPart,
+    *,
+    label: str,
+    skipped: tuple[tuple[str, Issue], ...] = (),
+    workspace: Path,
+    now: datetime,
+    on_progress: OnProgress | None = None,
+) -> Generator[object, None, ImportRun]:
+    """Import a part into its connection in steps of some seconds, and return the run.
+
+    A new run also stores receipts of ``skipped`` files. Raises ``ChoiceNeeded`` before a record is written, ``BusyError`` while another process imports
     the same export, and ``IngestStorageError`` when the database fails. ``on_progress`` may raise to
     stop the run. Stored records stay, and the next run of the same part resumes.
     """
@@ -79,7 +100,7 @@ def import_part(
             now=now,
         )
         log = KeyLog(workspace / f"{run.run_id}.keys")
-        _run(part, skipped, run, log, now, on_progress)
+        yield from _run(part, skipped, run, log, now, on_progress)
     return run
 
 
@@ -90,10 +111,10 @@ def _run(
     log: KeyLog,
     now: datetime,
     on_progress: OnProgress | None,
-) -> None:
+) -> Iterator[object]:
     spool = AttachmentSpool()
     try:
-        _PartImport(part, skipped, run, spool, log, now, on_progress).run_to_end()
+        yield from _PartImport(part, skipped, run, spool, log, now, on_progress).steps()
     except BaseException:
         run.status = ImportRun.Status.STOPPED
         with contextlib.suppress(DatabaseError):  # the database may be the cause
@@ -121,17 +142,18 @@ class _PartImport:
     def __post_init__(self) -> None:
         self.totals = ImportTotals.of(self.part.importer.declaration)
 
-    def run_to_end(self) -> None:
+    def steps(self) -> Iterator[object]:
         feed = self._feed()
         self.totals.load(self.run.totals)
         while feed.has_more:
             self._import(feed)
+            yield self.run
         self.run.status = ImportRun.Status.FINISHED
         store.save_progress(self.run, [], now=timezone.now())
         self.log.remove()
 
     def _import(self, feed: RecordFeed) -> None:
-        """Import until the export ends or the spool is full."""
+        """Import until the export ends, the spool is full or others have their turn."""
         first_line, self.counted = feed.line, IngestResult()
 
         def on_stored(outcome: IngestResult) -> None:

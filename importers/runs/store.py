@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
+from evidence.models.owners import current_owner
 from evidence.write import stored_keys
 from evidence.write.app_data import AppData
 from evidence.write.connections import create_connection
@@ -296,9 +297,13 @@ class ImportData(AppData):
 
     @override
     def delete_files(self, connection_id: str | None, *, include_queued: bool) -> None:
-        runs = ImportRun.unscoped.filter(connection_id=connection_id)
+        runs = ImportRun.unscoped.all()
+        if connection_id is not None:
+            runs = runs.filter(connection_id=connection_id)
         uploads.delete_uploads(
             settings.PDPP_VAR / "imports",
-            run_ids=None if connection_id is None else list(runs.values_list("pk", flat=True)),
+            owner_id=current_owner(),
+            run_ids=list(runs.values_list("pk", flat=True)),
+            is_everything=connection_id is None,
             include_queued=include_queued,
         )

@@ -1,10 +1,11 @@
 """Store uploaded exports in folders on disk, and the questions about exports in a watched folder.
 
-Exports are files and not rows, because an export can be larger than the database. The state on disk,
+Each owner's uploads lie in a folder of their own. Exports are files and not rows, because an export can be larger than the database. The state on disk,
 in JSON, lets a worker continue after a restart. One process at a time imports an upload: it holds an
 advisory lock.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from typing import IO
 
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import InvalidRequest
+from evidence.models.owners import across_owners
 from importers.models import WaitingExport
 
 RETENTION_SECONDS = 7 * 24 * 3600
@@ -104,6 +106,20 @@ class Upload:
         (self.folder / "state.json").touch()
 
 
+def root_of(workspace: Path, owner_id: str) -> Path:
+    """Return the folder of an owner's uploads, which exists once there is one."""
+    return workspace / "uploads" / owner_id
+
+
+def list_owners(workspace: Path) -> list[str]:
+    """Return the ids by which folders of uploads are named."""
+    return [folder.name for folder in _roots(workspace)]
+
+
+def _roots(workspace: Path) -> list[Path]:
+    return [folder for folder in (workspace / "uploads").glob("*") if folder.is_dir()]
+
+
 def create_upload(root: Path, *, name: str, size: int) -> Upload:
     """Create an upload of a file. Raises ``InvalidRequest`` for an empty name."""
     upload = Upload(f"upl_{secrets.token_hex(12)}", root)
@@ -138,14 +154,22 @@ def _list_in_phase(root: Path, phase: str) -> list[Upload]:
     return [upload for upload in uploads if upload and upload.state.phase == phase]
 
 
-def last_activity(root: Path) -> float | None:
-    """Return when a queued upload last changed, in Unix time, or None if none is queued."""
-    states = [upload.folder / "state.json" for upload in list_queued(root)]
+def last_activity(workspace: Path) -> float | None:
+    """Return when a queued upload of any owner last changed, in Unix time; None if none is queued."""
+    queued = (upload for root in _roots(workspace) for upload in list_queued(root))
+    states = [upload.folder / "state.json" for upload in queued]
     return max((state.stat().st_mtime for state in states), default=None)
 
 
-def remove_old(root: Path, *, now: float) -> None:
-    """Remove uploads without a change for RETENTION_SECONDS, except queued ones."""
+def remove_old(workspace: Path, *, now: float) -> None:
+    """Remove uploads without a change for RETENTION_SECONDS, except queued ones, and empty folders."""
+    for root in _roots(workspace):
+        _remove_old(root, now=now)
+        with contextlib.suppress(OSError):  # it has uploads
+            root.rmdir()
+
+
+def _remove_old(root: Path, *, now: float) -> None:
     for folder in root.glob("upl_*"):
         upload = find_upload(root, folder.name)
         if upload is not None and upload.state.phase == "wanted":
@@ -156,23 +180,26 @@ def remove_old(root: Path, *, now: float) -> None:
 
 
 def delete_uploads(
-    workspace: Path, *, run_ids: Collection[str] | None, include_queued: bool = True
+    workspace: Path,
+    *,
+    owner_id: str,
+    run_ids: Collection[str],
+    is_everything: bool,
+    include_queued: bool = True,
 ) -> None:
-    """Delete the uploads and key logs of these import runs, or of all runs for None.
+    """Delete an owner's uploads and key logs of these import runs, or every upload.
 
     Without ``include_queued``, queued uploads stay; their import deletes them.
     """
-    for folder in (workspace / "uploads").glob("upl_*"):
-        upload = find_upload(folder.parent, folder.name)
-        if run_ids is None or (
-            upload is not None and _is_deletable(upload, run_ids, include_queued=include_queued)
-        ):
+    root = root_of(workspace, owner_id)
+    if is_everything:
+        shutil.rmtree(root, ignore_errors=True)
+    for folder in root.glob("upl_*"):
+        upload = find_upload(root, folder.name)
+        if upload is not None and _is_deletable(upload, run_ids, include_queued=include_queued):
             shutil.rmtree(folder, ignore_errors=True)
-    logs = workspace.glob("*.keys") if run_ids is None else (
-        workspace / f"{run_id}.keys" for run_id in run_ids
-    )  # fmt: skip
-    for log in logs:
-        log.unlink(missing_ok=True)
+    for run_id in run_ids:
+        (workspace / f"{run_id}.keys").unlink(missing_ok=True)
 
 
 def _is_deletable(upload: Upload, run_ids: Collection[str], *, include_queued: bool) -> bool:
@@ -225,8 +252,9 @@ def answer(waiting: WaitingExport, values: Mapping[str, str]) -> None:
 
 
 def has_answered() -> bool:
-    """Return whether an owner answered a question whose export is not imported yet."""
-    return WaitingExport.unscoped.filter(is_due=True).exists()
+    """Return whether any owner answered a question whose export is not imported yet."""
+    with across_owners():
+        return WaitingExport.unscoped.filter(is_due=True).exists()
 
 
 def find_answered(folder: Path, *, owner_id: str) -> list[Path]:

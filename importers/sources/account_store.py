@@ -5,9 +5,12 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models import Case, Exists, F, QuerySet, Value, When
+from django.db.models import Case, Exists, F, QuerySet, Value, When, Window
+from django.db.models.functions import RowNumber
 
+from evidence.access.sql import SQL, fetch_all
 from evidence.models.connections import Connection
+from evidence.models.owners import across_owners
 from evidence.write.sealed_values import reencrypt_rows, seal_texts, unseal_texts
 from importers.models import SourceAccount, SyncedItem
 
@@ -58,35 +61,84 @@ def list_accounts(owner_id: str) -> Sequence[SourceAccount]:
     return list(rows.order_by("connection__display_name", "connection_id"))
 
 
-def due_accounts(*, now: datetime) -> Sequence[SourceAccount]:
-    """Return the accounts to read now, the one that waits longest first."""
-    rows = SourceAccount.unscoped.select_related("connection__source")
-    rows = rows.filter(
-        due_at__lte=now, credential__isnull=False, connection__status__in=SYNCED_STATUSES
-    )
-    return list(rows.order_by("due_at"))
+DUE_ACCOUNTS = """
+-- Return accounts of any owner to read now, which do not run. One query across owners.
+-- Owners take turns: first one account of each owner, the one that waits longest, then a second one.
+-- Parameters: connections that run, now, statuses, whether to return accounts never read, limit.
+SELECT owner_id, connection_id, is_first
+FROM (
+    SELECT *, row_number() OVER (
+        PARTITION BY owner_id ORDER BY is_running DESC, due_at, connection_id
+    ) AS turn
+    FROM (
+        SELECT a.owner_id, a.connection_id, a.due_at, a.succeeded_at IS NULL AS is_first,
+            a.connection_id = ANY(%s::text[]) AS is_running
+        FROM importers_sourceaccount AS a
+        JOIN evidence_connection AS c
+            ON c.owner_id = a.owner_id AND c.connection_id = a.connection_id
+        WHERE a.due_at <= %s AND a.credential IS NOT NULL AND c.status = ANY(%s)
+    ) AS due
+) AS placed
+WHERE NOT is_running AND (%s OR NOT is_first)
+ORDER BY turn, due_at, connection_id
+LIMIT %s
+"""
+
+
+class DueAccount(NamedTuple):
+    """An account to read now. ``is_first``: it was never read completely."""
+
+    owner_id: str
+    connection_id: str
+    is_first: bool
+
+
+def due_accounts(
+    *,
+    now: datetime,
+    running: Collection[str] = (),
+    most: int | None = None,
+    with_first: bool = True,
+) -> Sequence[DueAccount]:
+    """Return accounts of any owner to read now, besides the connections that are ``running``.
+
+    Those that were never read are left out unless ``with_first``. One query.
+    """
+    statuses = [str(status) for status in SYNCED_STATUSES]
+    values = (list(running), now, statuses, with_first, most)
+    return [DueAccount(*row) for row in fetch_all(SQL(DUE_ACCOUNTS, values))]
 
 
 class WatchedAccount(NamedTuple):
     """What a watch of an account depends on. ``credential`` is encrypted."""
 
+    owner_id: str
     connection_id: str
     source_name: str
     settings: dict[str, Any]
     credential: bytes
 
 
-def watched_accounts(source_names: Collection[str]) -> Sequence[WatchedAccount]:
-    """Return the accounts of these sources that were read completely and did not fail since."""
-    rows = SourceAccount.unscoped.filter(
-        source_name__in=source_names,
-        succeeded_at__isnull=False,
-        failures=0,
-        credential__isnull=False,
-        connection__status__in=SYNCED_STATUSES,
-    )
-    values = rows.order_by("created_at").values_list(*WatchedAccount._fields)
-    return [WatchedAccount(pk, name, each, bytes(sealed)) for pk, name, each, sealed in values]
+def watched_accounts(source_names: Collection[str], *, most: int) -> Sequence[WatchedAccount]:
+    """Return accounts of these sources that were read completely and did not fail since.
+
+    Owners take turns: first the oldest account of each owner, then a second one. One query.
+    """
+    turn = Window(RowNumber(), partition_by="owner_id", order_by=["created_at", "connection_id"])
+    with across_owners():
+        rows = SourceAccount.unscoped.filter(
+            source_name__in=source_names,
+            succeeded_at__isnull=False,
+            failures=0,
+            credential__isnull=False,
+            connection__status__in=SYNCED_STATUSES,
+        )
+        ordered = rows.annotate(turn=turn).order_by("turn", "created_at", "connection_id")
+        values = list(ordered.values_list(*WatchedAccount._fields)[:most])
+    return [
+        WatchedAccount(owner_id, pk, name, each, bytes(sealed))
+        for owner_id, pk, name, each, sealed in values
+    ]
 
 
 def get_account(connection_id: str) -> SourceAccount:

@@ -12,10 +12,11 @@ from datetime import timedelta
 from django.db import close_old_connections
 from django.utils import timezone
 
+from evidence.models.owners import acting_for
 from importers.core.source import SourceError
 from importers.core.watch_process import WatchProcess, WatchSession
-from importers.models import SourceAccount
 from importers.sources.account_store import (
+    DueAccount,
     WatchedAccount,
     due_accounts,
     get_account,
@@ -51,22 +52,24 @@ class SyncWorker:
         """Start the runs that are due, and wait for one of them to end."""
         self._running = {pk: each for pk, each in self._running.items() if not each.done()}
         self._first &= self._running.keys()
-        if len(self._running) < MAX_RUNS:
-            for account in due_accounts(now=timezone.now()):
-                if account.connection_id not in self._running and self._has_room(account):
-                    owner_id = account.connection.owner_id
-                    future = self._pool.submit(self._run, account.connection_id, owner_id)
-                    self._running[account.connection_id] = future
+        if free := MAX_RUNS - len(self._running):
+            for account in due_accounts(
+                now=timezone.now(),
+                running=self._running,
+                most=free,
+                with_first=len(self._first) < MAX_FIRST_RUNS,
+            ):
+                if self._has_room(account):
+                    self._running[account.connection_id] = self._pool.submit(self._run, account)
         if self._running:
             wait(self._running.values(), timeout=WAIT_SECONDS, return_when=FIRST_COMPLETED)
         yield len(self._running)
 
-    def _has_room(self, account: SourceAccount) -> bool:
+    def _has_room(self, account: DueAccount) -> bool:
         """Return whether this account can be read now. Notes which are read for the first time."""
-        is_first = account.succeeded_at is None
-        if len(self._running) == MAX_RUNS or (is_first and len(self._first) == MAX_FIRST_RUNS):
+        if account.is_first and len(self._first) == MAX_FIRST_RUNS:
             return False
-        if is_first:
+        if account.is_first:
             self._first.add(account.connection_id)
         return True
 
@@ -74,9 +77,11 @@ class SyncWorker:
         self._closed.set()
         self._pool.shutdown()
 
-    def _run(self, connection_id: str, owner_id: str) -> None:
+    def _run(self, account: DueAccount) -> None:
+        pk, owner_id = account.connection_id, account.owner_id
         try:
-            sync(connection_id, owner_id=owner_id, is_stopped=self._closed.is_set)
+            with acting_for(owner_id):
+                sync(pk, owner_id=owner_id, is_stopped=self._closed.is_set)
         except Exception as error:  # noqa: BLE001 - it is due again, and may quote a record
             logger.warning("a sync failed; retrying: %s", type(error).__name__)
             self._closed.wait(RETRY_SECONDS)
@@ -121,13 +126,14 @@ class AccountWatches:
             if watch.account != wanted.get(pk):
                 self._watches.pop(pk).stop()
         for pk, account in wanted.items():
-            if pk not in self._watches and len(self._watches) < MAX_WATCHES:
+            if pk not in self._watches:
                 package = self._sources[account.source_name].package
                 self._watches[pk] = _Watch(account, self._processes[package])
         yield len(self._watches)
 
     def _wanted(self) -> dict[str, WatchedAccount]:
-        return {each.connection_id: each for each in watched_accounts(self._sources)}
+        accounts = watched_accounts(self._sources, most=MAX_WATCHES)
+        return {each.connection_id: each for each in accounts}
 
     def close(self) -> None:
         for watch in self._watches.values():
@@ -156,6 +162,10 @@ class _Watch:
             self._session.close()
 
     def _run(self) -> None:
+        with acting_for(self.account.owner_id):
+            self._watch()
+
+    def _watch(self) -> None:
         failures = 0
         while not self._stopped.is_set():
             started = time.monotonic()

@@ -6,8 +6,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.db import transaction
+from django.db.models import QuerySet
 
-from evidence.models.owners import Owner
+from evidence.models.owners import Owner, owners_of
 from evidence.write.sealed_values import reencrypt_rows, seal, unseal
 from operations.backup.models import BackupCopy, BackupPlan
 
@@ -21,8 +22,18 @@ def get_plan(owner_id: str) -> BackupPlan:
 
 
 def due_plan(*, now: datetime) -> BackupPlan | None:
-    rows = BackupPlan.unscoped.filter(due_at__lte=now, public_key__isnull=False)
-    return rows.first()
+    """Return the current owner's plan if its backup is due."""
+    return _due(now).first()
+
+
+def due_owners(*, now: datetime) -> list[str]:
+    """Return the owners whose backup is due, or who asked for a drill. Two queries across owners."""
+    owner_ids = owners_of(lambda: _due(now)) + owners_of(_waiting_drills)
+    return [*dict.fromkeys(owner_ids)]
+
+
+def _due(now: datetime) -> QuerySet[BackupPlan]:
+    return BackupPlan.unscoped.filter(due_at__lte=now, public_key__isnull=False).order_by("due_at")
 
 
 def next_due(owner_id: str, hour: int, *, after: datetime) -> datetime:
@@ -104,7 +115,11 @@ def request_drill(copy: BackupCopy, secret: bytes) -> None:
 
 
 def requested_drills() -> Sequence[BackupCopy]:
-    return list(BackupCopy.unscoped.filter(drill_secret__isnull=False).order_by("pk"))
+    return list(_waiting_drills().order_by("pk"))
+
+
+def _waiting_drills() -> QuerySet[BackupCopy]:
+    return BackupCopy.unscoped.filter(drill_secret__isnull=False)
 
 
 def open_drill_secret(copy: BackupCopy) -> bytes:

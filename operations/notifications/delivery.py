@@ -27,8 +27,9 @@ from evidence.access.owner_notices import (
     open_alerts,
 )
 from evidence.access.permission_requests import open_requests
+from evidence.access.sql import select_owners
 from evidence.ledger.disclosures import ReadTotals, read_totals
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import current_owner, in_turn
 from evidence.write.sealed_values import SealedError
 from importers.runs.store import stopped_runs
 from importers.sources import status
@@ -137,14 +138,23 @@ ACTIVITY = "/admin/evidence/connection/disclosures/"
 
 def monthly_digest(owner_id: str, *, since: datetime, now: datetime) -> Iterator[Notice]:
     """Yield the digest of the month before (UTC) once, unless that ended before ``since``."""
-    end = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    start = (end - timedelta(days=1)).replace(day=1)
-    key = f"{start:%Y-%m}"
+    end, start = _months(now)
+    key = _digest_key(start)
     if since >= end or is_announced(Kind.DIGEST, key, owner_id=owner_id):
         return
     grants = grants_by_source(owner_id)
     text = _text(grants, start, end, names=client_names(owner_id))
     yield Notice(Kind.DIGEST, key, text, ACTIVITY)
+
+
+def _months(now: datetime) -> tuple[datetime, datetime]:
+    """Return the start of this month and of the one before, in UTC."""
+    month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return month, (month - timedelta(days=1)).replace(day=1)
+
+
+def _digest_key(month: datetime) -> str:
+    return f"{month:%Y-%m}"
 
 
 def _text(
@@ -184,10 +194,52 @@ UNREADABLE = "Its address was encrypted with another key. Remove the channel and
 TEST = Message("PDPP: test", "Notifications arrive here.", "/notifications")
 
 
+FIND_OWNERS = """
+-- Owners with a channel for whom something may be new, or waits to be sent. One query across owners.
+SELECT c.owner_id FROM notifications_notificationchannel AS c
+WHERE EXISTS (SELECT FROM notifications_queuednotification AS x WHERE x.owner_id = c.owner_id)
+    OR EXISTS (SELECT FROM evidence_package AS x
+        WHERE x.owner_id = c.owner_id AND x.created_at >= %(since)s)
+    OR EXISTS (SELECT FROM evidence_alert AS x
+        WHERE x.owner_id = c.owner_id AND x.at >= %(since)s AND x.acknowledged_at IS NULL)
+    OR EXISTS (SELECT FROM evidence_permissionrequest AS x
+        WHERE x.owner_id = c.owner_id AND x.answered_at IS NULL AND x.expires_at > %(now)s)
+    OR EXISTS (SELECT FROM evidence_grant AS x
+        WHERE x.owner_id = c.owner_id AND x.expires_at BETWEEN %(now)s AND %(soon)s)
+    OR EXISTS (SELECT FROM importers_importrun AS x
+        WHERE x.owner_id = c.owner_id AND x.started_at >= %(since)s AND x.status = 'stopped')
+    OR EXISTS (SELECT FROM backup_backupplan AS x
+        WHERE x.owner_id = c.owner_id AND x.problem IS NOT NULL)
+    OR EXISTS (SELECT FROM importers_sourceaccount AS x
+        WHERE x.owner_id = c.owner_id AND (x.problem IS NOT NULL OR x.held_deletions IS NOT NULL
+            OR x.credential IS NULL OR coalesce(x.succeeded_at, x.created_at) < %(stale)s))
+    OR (c.created_at < %(month)s AND NOT EXISTS (SELECT FROM notifications_notification AS x
+        WHERE x.owner_id = c.owner_id AND x.kind = 'digest' AND x.key = %(digest)s))
+GROUP BY c.owner_id
+"""
+
+
 def notifications() -> Iterator[None]:
     """Queue new notifications, and send what is due. The function's name is a label in metrics."""
+    yield from in_turn(lambda: _owners_to_notify(timezone.now()), _notify_owner)
+
+
+def _owners_to_notify(now: datetime) -> list[str]:
+    month, previous = _months(now)
+    values = {
+        "since": now - MAX_AGE,
+        "soon": now + ENDING_SOON,
+        "now": now,
+        "stale": now - status.STALE_AFTER,
+        "month": month,
+        "digest": _digest_key(previous),
+    }
+    return select_owners(FIND_OWNERS, values)
+
+
+def _notify_owner() -> Iterator[None]:
     now = timezone.now()
-    owner_id = get_or_create_owner(now).pk
+    owner_id = current_owner()
     channels = store.list_channels(owner_id)
     if not channels:
         return

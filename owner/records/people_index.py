@@ -80,7 +80,7 @@ class PeopleStream:
 
 
 def people() -> Iterator[int]:
-    """Derive the people of new and changed records in the background."""
+    """Derive the people of an owner's new and changed records in the background."""
     yield from background_jobs.with_rests(derive_people())
 
 

@@ -48,9 +48,9 @@ from pdpp_site import server as pdpp_site_server
 
 MIN_POSTGRES_VERSION = 15
 WOKEN_JOBS = (
-    background_jobs.vectors,
+    background_jobs.for_changed_owners(background_jobs.vectors),
     background_jobs.words,
-    people_index.people,
+    background_jobs.for_changed_owners(people_index.people),
     background_jobs.erasures,
 )
 """Jobs that one process at a time runs whenever there is something to do."""
