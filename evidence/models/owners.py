@@ -140,8 +140,8 @@ def in_turn(
             if isinstance(unfinished, Generator):
                 with acting_for(owner_id):
                     unfinished.close()
-    for error in failures.values():
-        raise error
+    for failure in failures.values():
+        raise failure
 
 
 def new_owner_id() -> str:

@@ -127,7 +127,7 @@ def test_internal_error_requeues_the_event(
 
     monkeypatch.setattr("evidence.events.event_scheduler.attempt_delivery", fails)
     with pytest.raises(ZeroDivisionError):
-        deliver(event.event_id)
+        deliver(event.owner_id, event.event_id)
 
     event.refresh_from_db()
     assert (event.status, event.enqueued) == ("queued", False)

@@ -33,9 +33,8 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def queue_upload(workspace: Path) -> Upload:
-    upload = uploads.create_upload(
-        workspace / "uploads", name="mail.mbox", size=MBOX.stat().st_size
-    )
+    root = uploads.root_of(workspace, get_or_create_owner(timezone.now()).owner_id)
+    upload = uploads.create_upload(root, name="mail.mbox", size=MBOX.stat().st_size)
     shutil.copy(MBOX, upload.path)
     upload.save(phase="wanted")
     return upload
@@ -92,7 +91,7 @@ def test_an_upload_that_another_process_has_finished_stays_done(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = queue_upload(workspace)
-    queued = uploads.list_queued(workspace / "uploads")
+    queued = uploads.list_queued(upload.root)
     work(workspace)
     monkeypatch.setattr(uploads, "list_queued", lambda root: queued)
 
@@ -147,14 +146,13 @@ def test_two_that_begin_the_same_export_at_once_make_one_run(
 @pytest.mark.django_db(transaction=True)
 def test_health_knows_when_an_import_last_made_progress(workspace: Path) -> None:
     upload = queue_upload(workspace)
-    root = workspace / "uploads"
     os.utime(upload.folder / "state.json", (1_000, 1_000))
-    assert uploads.last_activity(root) == 1_000
+    assert uploads.last_activity(workspace) == 1_000
 
     work(workspace, stop_early=True)
 
-    since = uploads.last_activity(root)
+    since = uploads.last_activity(workspace)
     assert since is not None
     assert since > 1_000
     upload.save(phase="done")
-    assert uploads.last_activity(root) is None
+    assert uploads.last_activity(workspace) is None

@@ -151,7 +151,9 @@ def test_erased_stream_includes_deleted_records(marked: World) -> None:
 
 
 def test_erased_connection_removes_exports_and_ends_its_grants(marked: World) -> None:
-    upload = uploads.create_upload(settings.PDPP_VAR / "imports" / "uploads", name="x", size=1)
+    upload = uploads.create_upload(
+        uploads.root_of(settings.PDPP_VAR / "imports", marked.owner_id), name="x", size=1
+    )
     upload.save(runs=["imp_1"], phase="wanted")
     dora, bob = (marked.get(LIST, who, connection_id=PERSONAL) for who in ("dora", "bob"))
     assert dora.status == bob.status == 200

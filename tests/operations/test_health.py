@@ -15,6 +15,7 @@ from importers.runs import uploads
 from operations import health
 from tests.events.conftest import receiver
 from tests.events.receiving import SUBSCRIPTIONS, Receiver, send_json
+from tests.owners import OWNER_ID
 from tests.world import World
 
 __all__ = ["receiver"]
@@ -39,7 +40,7 @@ def an_erasure(world: World, _receiver: Receiver, _var: Path) -> None:
 
 
 def an_upload(_world: World, _receiver: Receiver, var: Path) -> None:
-    upload = uploads.create_upload(var / "imports" / "uploads", name="mail.mbox", size=0)
+    upload = uploads.create_upload(uploads.root_of(var / "imports", OWNER_ID), name="mail.mbox", size=0)
     upload.save(phase="wanted")
     os.utime(upload.folder / "state.json", (SINCE.timestamp(), SINCE.timestamp()))
 

@@ -200,7 +200,9 @@ class Command(OwnerCommand):
 
     def _watch(self, folder: Path) -> None:
         self.stdout.write(f"Watching {folder}; Ctrl-C ends it.")
-        imports = ImportWorker(settings.PDPP_VAR / "imports", watch=folder, seconds=0, only=current_owner())
+        imports = ImportWorker(
+            settings.PDPP_VAR / "imports", watch=folder, seconds=0, only=current_owner()
+        )
         while True:
             for _ in imports.job():
                 pass
