@@ -215,16 +215,39 @@ def _cast(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> "Arrange
         return Arranged.by(World.build)
 
 
+@pytest.fixture(scope="session")
+def _cast_beside(_cast: "Arranged[World]", django_db_blocker: DjangoDbBlocker) -> "Arranged[World]":
+    """The same with a neighbor in the installation."""
+    from tests.arranged import Arranged
+    from tests.world import World
+
+    with django_db_blocker.unblock():
+        return Arranged.by(World.build_beside)
+
+
+BESIDE_A_NEIGHBOR = {"access", "api", "events", "ledger", "mcp_adapter", "scenarios", "search"}
+"""Tests of answers. A statement that forgets the owner shows or counts what is the neighbor's."""
+
+
+def _arranged(request: pytest.FixtureRequest) -> "World":
+    folder = request.path.relative_to(request.config.rootpath / "tests").parts[0]
+    name = "_cast_beside" if folder in BESIDE_A_NEIGHBOR else "_cast"
+    cast: World = request.getfixturevalue(name).again()
+    return cast
+
+
 @pytest.fixture
-def world(_cast: "Arranged[World]", db: None) -> "World":
+def world(request: pytest.FixtureRequest, _cast: "Arranged[World]", db: None) -> "World":
     """The cast of ``tests.world``, in the transaction of the test."""
-    return _cast.again()
+    return _arranged(request)
 
 
 @pytest.fixture
-def committed(_cast: "Arranged[World]", transactional_db: None) -> "World":
+def committed(
+    request: pytest.FixtureRequest, _cast: "Arranged[World]", transactional_db: None
+) -> "World":
     """The same where other connections see it, too."""
-    return _cast.again()
+    return _arranged(request)
 
 
 @pytest.fixture

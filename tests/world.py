@@ -18,7 +18,7 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue, register_client
 from evidence.access.tokens import create_owner_token, create_token
 from evidence.models.grants import Grant, Package
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import Owner, acting_for, get_or_create_owner
 from evidence.search.embedding import configured_embedder
 from evidence.write.connections import create_connection
 from evidence.write.declaration_store import declare
@@ -26,6 +26,7 @@ from evidence.write.ingest import IngestResult, ingest_lines
 from evidence.write.ndjson import NdjsonLine
 from evidence.write.vector_backfill import embed_missing
 from evidence.write.vector_table import prepare_table
+from tests.owners import OWNER_ID
 
 HANDLER = ClientHandler(enforce_csrf_checks=False)
 """Loads the middleware once, which takes as long as a seventh of a request."""
@@ -245,6 +246,18 @@ RECORDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )  # fmt: skip
 
 
+NEIGHBOR = "neighbor"
+
+
+def _overheard(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The same record of a neighbor: no text, number or date of it may ever be heard."""
+    heard = {"subject", "body_text", "text", "memo", "topic"}
+    return {
+        name: f"{value} overheard lease deposit" if name in heard and value else value
+        for name, value in data.items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What came back over HTTP."""
@@ -273,7 +286,27 @@ class World:
 
     @classmethod
     def build(cls) -> "World":
-        world = cls(owner_id=get_or_create_owner(NOW).owner_id)
+        return cls.build_for(get_or_create_owner(NOW).owner_id, RECORDS)
+
+    @classmethod
+    def build_beside(cls) -> "World":
+        """The cast beside a neighbor: another owner, whose apps, connections and records have the same ids.
+
+        The neighbor's texts are longer, there are more of them, and an app has read them all.
+        """
+        Owner.unscoped.create(owner_id=NEIGHBOR, display_name="Neighbor", created_at=NOW)
+        with acting_for(NEIGHBOR):
+            records = [(*place, _overheard(data)) for *place, data in RECORDS]
+            more = [(*place, data | {"id": f"n{data['id']}"}) for *place, data in records]
+            neighbor = cls.build_for(NEIGHBOR, (*records, *more))
+        for name in ("alice", "dora"):
+            assert neighbor.get("/v1/streams/messages/records", name, connection_id=PERSONAL).ids
+        Owner.unscoped.create(owner_id=OWNER_ID, created_at=NOW, is_administrator=True)
+        return cls.build_for(OWNER_ID, RECORDS)
+
+    @classmethod
+    def build_for(cls, owner_id: str, records: Iterable[tuple[Any, ...]]) -> "World":
+        world = cls(owner_id=owner_id)
         for document in (MAIL, WORKSPACE, ACCOUNT):
             world.declare(document)
         for connection_id, key, label in (
@@ -283,7 +316,7 @@ class World:
             (BANK, "account", "Bank account"),
         ):
             world.connect(connection_id, key, label)
-        world.put(*RECORDS)
+        world.put(*records)
         world.tokens["alice"] = create_owner_token(owner_id=world.owner_id, now=NOW)
         world.grant(
             "bob",

@@ -14,7 +14,6 @@ from evidence.errors import (
     StreamNotDeclared,
 )
 from evidence.models.connections import Connection
-from evidence.models.owners import current_owner
 from evidence.models.sources import StoredDeclaration, load_declarations
 from evidence.write.receipts import LineRejectedError, ReceiptCode
 
@@ -75,7 +74,7 @@ class TargetRegistry:
 
 def build_target(connection: Connection, current: StoredDeclaration, *, stream: str) -> Target:
     return Target(
-        owner_id=current_owner(),
+        owner_id=str(connection.owner_id),
         connection_id=connection.connection_id,
         stream=current.declaration.streams[stream],
         layout=current.layout[stream],

@@ -40,7 +40,9 @@ def an_erasure(world: World, _receiver: Receiver, _var: Path) -> None:
 
 
 def an_upload(_world: World, _receiver: Receiver, var: Path) -> None:
-    upload = uploads.create_upload(uploads.root_of(var / "imports", OWNER_ID), name="mail.mbox", size=0)
+    upload = uploads.create_upload(
+        uploads.root_of(var / "imports", OWNER_ID), name="mail.mbox", size=0
+    )
     upload.save(phase="wanted")
     os.utime(upload.folder / "state.json", (SINCE.timestamp(), SINCE.timestamp()))
 
