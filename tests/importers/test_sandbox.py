@@ -1,6 +1,8 @@
 """Importers of other packages run in a process without network, keys, environment or other files."""
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,10 +34,16 @@ label = "Mood"
 declaration = "{declaration}"
 """
 CODE = """
-import os, socket, sys
+import ctypes, fcntl, os, socket, struct, sys
 from importers.core.export_files import iter_items
 from importers.core.importer import Importer, claim_by_suffix
 from importers.core.results import ExportItem, ParsedItem, ParsedRecord
+
+EXPORT = sys.argv[-1] if sys.argv[0] != "-c" else sys.argv[1]
+
+def libc(name, *arguments):
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), name)
 
 def attempt(action):
     try:
@@ -60,6 +68,7 @@ MOOD = Importer(
 )
 """
 Install = Callable[..., None]
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux confines processes")
 
 
 @pytest.fixture
@@ -123,19 +132,72 @@ ATTEMPTS = (
     "os.listdir('/tmp')",
     "os.fork()",
     "os.execv('/bin/true', ['true'])",
-    "os.kill(os.getppid(), 0)",
     "open('/tmp/pdpp-outside', 'w')",
 )
+DENIED_CALLS = (
+    "os.kill(os.getppid(), 0)",
+    "libc('sigqueue', os.getppid(), 0, 0)",
+    "fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())",
+    "fcntl.fcntl(0, fcntl.F_SETSIG, 9)",
+    "fcntl.ioctl(0, 0x8901, struct.pack('i', os.getppid()))",
+    "os.chmod(EXPORT, 0o777)",
+    "os.chown(EXPORT, 0, 0)",
+    "os.utime(EXPORT)",
+    "os.setxattr(EXPORT, 'user.x', b'x')",
+    "os.truncate(EXPORT, 0)",
+    "os.open(EXPORT, os.O_RDONLY | os.O_TRUNC)",
+    "os.open(EXPORT, 3)",
+    "os.symlink('/etc', 'link')",
+    "os.link(EXPORT, 'link')",
+    "os.mkfifo('fifo')",
+    "os.memfd_create('memory')",
+    "libc('shmget', 0, 1 << 30, 0o1600)",
+    "os.nice(1)",
+    "os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
+    "os.sched_setaffinity(os.getppid(), {0})",
+    "os.sched_setscheduler(os.getppid(), 0, os.sched_param(0))",
+    "os.setsid()",
+    "libc('prlimit', os.getppid(), 4, 0, 0)",
+    "socket.socketpair()",
+    "os.chroot('.')",
+)
+"""What the filter of system calls denies, also on a kernel without Landlock."""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux confines processes")
+@linux_only
 def test_importer_reaches_nothing_outside(install: Install, mood: Callable[..., Path]) -> None:
     install()
-    attempts = [f"eval: attempt(lambda: {attempt})" for attempt in ATTEMPTS]
+    attempts = [f"eval: attempt(lambda: {attempt})" for attempt in (*ATTEMPTS, *DENIED_CALLS)]
 
     run(mood(*attempts, "eval: 6 * 7"))
 
     assert texts() == {**dict.fromkeys(attempts, "PermissionError"), "eval: 6 * 7": "42"}
+
+
+@linux_only
+def test_filter_of_system_calls_holds_without_landlock(tmp_path: Path) -> None:
+    export = tmp_path / "diary.mood"
+    export.write_text("good")
+    os.utime(export, (1, 1))
+    before = export.stat()
+    program = f"""{CODE}
+from importers.core import isolation
+assert isolation.restrict_calls()
+for attempt_code in sys.argv[2:]:
+    print(attempt_code, attempt(lambda: eval(attempt_code)))
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, export, *DENIED_CALLS],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(OWN_FOLDER.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout.splitlines() == [f"{each} PermissionError" for each in DENIED_CALLS]
+    assert export.stat() == before
 
 
 def test_importer_gets_no_environment_and_a_private_folder(
