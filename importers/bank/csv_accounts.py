@@ -125,17 +125,36 @@ def number_above(preamble: Iterable[list[str]]) -> str | None:
     return None
 
 
-def format_account(bank_code: str, number: str) -> FoundAccount:
+def format_account(bank_code: str, number: str, currency: str | None = None) -> FoundAccount:
     """Return the account that a format names by bank code and number, one of which may be an IBAN.
 
-    A German bank code and account number make up the IBAN, which other formats have.
+    Where a country makes its IBAN of both, other formats have it. The currency tells the country.
     """
-    iban = find_iban(number)
-    digits = re.fullmatch(r"(\d{1,10})(?:[A-Z]{3})?", number)  # some banks add the currency
-    if iban is None and digits and re.fullmatch(r"\d{8}", bank_code):
-        rest = f"{bank_code}{digits[1].zfill(10)}"
-        iban = f"DE{98 - int(f'{rest}131400') % 97:02}{rest}"
-    return number_account(iban or number)
+    number = re.sub(rf"(?<=\d) ?{currency or 'EUR'}$", "", number)  # some banks add the currency
+    return number_account(
+        find_iban(number) or _national_iban(bank_code, number, currency or "EUR") or number
+    )
+
+
+def _national_iban(bank_code: str, number: str, currency: str) -> str | None:
+    digits = re.sub(r"[ .-]", "", number)
+    if not digits.isdecimal():
+        return None
+    prefix, _, rest = number.rpartition("-")
+    if currency in ("EUR", "DEM") and re.fullmatch(r"[1-8]\d{7}", bank_code) and len(digits) <= 10:
+        return _with_check_digits("DE", bank_code + digits.zfill(10))
+    if currency == "PLN" and len(digits) == 26:
+        return _with_check_digits("PL", digits[2:])
+    if currency == "HUF" and len(digits) in (16, 24):
+        return _with_check_digits("HU", digits.ljust(24, "0"))
+    if currency == "CZK" and re.fullmatch(r"\d{4}", bank_code) and len(rest) <= 10:
+        return _with_check_digits("CZ", bank_code + prefix.zfill(6) + rest.zfill(10))
+    return None
+
+
+def _with_check_digits(country: str, bban: str) -> str:
+    letters = "".join(str(int(char, 36)) for char in country)
+    return f"{country}{98 - int(f'{bban}{letters}00') % 97:02}{bban}"
 
 
 def find_iban(text: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Import SWIFT MT940 statements; the library mt-940 parses each booking."""
+"""Import SWIFT MT940 statements, with every field of a booking."""
 
 import re
 from collections.abc import Iterator
@@ -6,8 +6,6 @@ from datetime import date
 from decimal import Decimal
 from functools import partial
 from typing import Any
-
-import mt940
 
 from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
@@ -24,9 +22,10 @@ from importers.core.results import (
     UnreadableError,
     issues_only,
 )
-from importers.core.text import decode
 
 FILE_MAX_BYTES = 16 * 1024 * 1024
+FIELD_CHARS = 27
+"""A field of :86: that is shorter ends with a word."""
 _SUFFIXES = (".sta", ".mt940", ".940", ".swi", ".mt9")
 _STATEMENT = re.compile(r"^(?:\{4:\s*)?:20:", re.MULTILINE)
 _BOOKING = re.compile(r"^:61:", re.MULTILINE)
@@ -36,10 +35,21 @@ _FOREIGN = re.compile(r"^(?![:{]|-\}?\s*$).*[;,\t|<!^].*$", re.MULTILINE)
 _ACCOUNT = re.compile(r"^:25P?:(.*)$", re.MULTILINE)
 _BALANCE = re.compile(r"^:62F:([CD])(\d{6})([A-Z]{3})([\d,]+)", re.MULTILINE)
 _OPENING = re.compile(r"^:60[FM]:[CD]\d{6}([A-Z]{3})", re.MULTILINE)
-_AMOUNT = re.compile(r"^:61:\d{6}(?:\d{4})?R?[CD][A-Z]?([\d,]*)", re.MULTILINE)
-_DUTCH_NAME = re.compile(r"/NAME/([^/]+)/")
+_ENTRY = re.compile(
+    r"(?P<value>\d{6})(?P<entry>\d{4}| {4})?(?P<mark>[RE]?[CD])[A-Z]?\s?(?P<amount>[\d,]*)"
+    r"(?P<type>[A-Z][A-Z0-9 ]{3})?(?P<reference>[^\n]*)(?P<details>.*)",
+    re.DOTALL,
+)
+_TAG = re.compile(r"^:(86|NS):", re.MULTILINE)
+_FIELDS = re.compile(r"(\d{3})(\W)(?=\d\d)")
+"""The code of a booking and the sign before each of its fields, as German banks write them."""
+_PURPOSE = (*range(20, 30), *range(60, 64))
+_DUTCH = re.compile(r"/(CNTP|NAME|IBAN)/([^/]*)(?:/([^/]*)/([^/]*))?")
+_DUTCH_IBAN = re.compile(r"([A-Z]{2}\d{2}[A-Z]{4}\d{10})(.*)")
+"""The first line of ASN, which has the account and the name."""
 _SIGNS = {"C": 1, "RD": 1, "D": -1, "RC": -1}
 """A reversal of a debit (RD) arrives."""
+_CHARSETS = ("cp1252", "cp1250", "cp850")
 
 
 def _claim(files: ExportFiles) -> list[ExportFile]:
@@ -55,8 +65,17 @@ def _is_statement(head: str) -> bool:
     return bool(_STATEMENT.search(head) and _ACCOUNT.search(head) and _OPENING.search(head))
 
 
+def _decode(content: bytes) -> str:
+    """Decode text in UTF-8, or in the charset of Western or Central Europe that shows most letters."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        texts = [content.decode(charset, "replace") for charset in _CHARSETS]
+        return max(texts, key=lambda text: sum(map(str.isalpha, text)) - text.count("\ufffd"))
+
+
 def _read_file(file: ExportFile) -> ExportItems:
-    text = decode(file.read(max_bytes=FILE_MAX_BYTES)).replace("\r\n", "\n").replace("\r", "\n")
+    text = _decode(file.read(max_bytes=FILE_MAX_BYTES)).replace("\r\n", "\n").replace("\r", "\n")
     starts = [match.start() for match in _STATEMENT.finditer(text)]
     if not starts:
         raise UnreadableError(ReceiptCode.MALFORMED)
@@ -71,21 +90,24 @@ def _read_file(file: ExportFile) -> ExportItems:
 def _statement(name: str, text: str, place: tuple[int, int], keys: ContentKeys) -> ExportItems:
     """Yield the account and the bookings of a statement; ``place`` is its first line and size."""
     line, size = place
-    number = _ACCOUNT.search(text)
+    number, opening = _ACCOUNT.search(text), _OPENING.search(text)
     if number is None:
         issue = Issue(ReceiptCode.NO_IDENTITY, "no account (:25:)")
         yield ExportItem(name, f"line {line:,}", size, issues_only([issue]))
         return
-    bank, _, rest = number[1].strip().rpartition("/")
-    account = format_account(bank, rest.strip())
+    currency = opening[1] if opening else None
+    # Some banks write the currency as a part of its own.
+    written = number[1].strip().removesuffix(f"/{currency}").replace('"', "")
+    bank, _, rest = written.rpartition("/")
+    account = format_account(bank, rest.strip(), currency)
     yield ExportItem(name, "", size, partial(ParsedItem, [_account_record(account, text, bank)]))
     header, *blocks = _BOOKING.split(text)
     position = line + header.count("\n")
     for block in blocks:
         end = _END.search(block)
-        booking = f":61:{block[: end.start()] if end else block}"
-        key = keys.key(account.key, *_identity(booking))
-        parse = partial(_transaction, f"{header}{booking}", key, account=account.key)
+        booking = block[: end.start()] if end else block
+        key = keys.key(account.key, *_identity(f":61:{booking}"))
+        parse = partial(_transaction, booking, key, account=account.key, currency=currency)
         yield ExportItem(name, f"line {position:,}", 0, parse)
         if end:
             line = position + block.count("\n", 0, end.start())
@@ -94,8 +116,8 @@ def _statement(name: str, text: str, place: tuple[int, int], keys: ContentKeys) 
 
 
 def _foreign_text(name: str, text: str, line: int) -> ExportItems:
-    """Yield a receipt for text that is in no statement; lines of :86: are in one."""
-    found = _FOREIGN.search(re.sub(r"(?m)^:86:(?:.*\n(?![:{-]))*", "", text))
+    """Yield a receipt for text that is in no statement; lines of :86: and :NS: are in one."""
+    found = _FOREIGN.search(re.sub(r"(?m)^:(?:86|NS):(?:.*\n(?![:{-]))*", "", text))
     if found:
         issue = Issue(ReceiptCode.MALFORMED, f"beside the statement: {found[0][:40]}")
         yield ExportItem(name, f"line {line:,}", 0, issues_only([issue]))
@@ -111,64 +133,115 @@ def _account_record(account: FoundAccount, text: str, bank: str) -> Any:
     fields: dict[str, Any] = {"currency": opening[1] if opening else None, "bank": bank or None}
     if closing and (amount := amounts.parse_amount(closing[4], decimal_separator=",")) is not None:
         fields["balance"] = float(-amount if closing[1] == "D" else amount)
-        digits = closing[2]
-        fields["balance_on"] = f"20{digits[:2]}-{digits[2:4]}-{digits[4:]}"
+        day = _day(closing[2])
+        fields["balance_on"] = day.isoformat() if day else None
     return records.account_record(account.key, name=account.name, **fields)
 
 
-def _transaction(text: str, key: str, *, account: str) -> ParsedItem:
-    try:
-        (parsed,) = mt940.parse(text)
-    except (
-        ValueError,
-        RuntimeError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-    ) as error:
-        line = text[text.rindex(":61:") :].partition("\n")[0]
-        raise UnreadableError(ReceiptCode.MALFORMED, detail=line[:40]) from error
-    data: dict[str, Any] = parsed.data
-    amount, currency = _signed_amount(text, data)
-    on: date | None = data.get("entry_date") or data.get("date")
-    item = ParsedItem()
-    if on is None:
-        item.add_issue(ReceiptCode.BAD_DATE)
-    details = data.get("purpose") or data.get("transaction_details") or data.get("extra_details")
-    dutch = _DUTCH_NAME.search(str(details or "").replace("\n", ""))
-    other = str(data.get("applicant_name") or (dutch[1] if dutch else ""))
-    iban = find_iban(other) or data.get("applicant_iban")
-    item.records.append(
-        records.transaction_record(
-            key,
-            account=account,
-            on=date(on.year, on.month, on.day) if on else None,
-            amount=amount,
-            currency=currency,
-            counterparty=other.removeprefix(iban or "").strip(),
-            counterparty_account=iban,
-            kind=data.get("posting_text"),
-            reference=data.get("bank_reference") or data.get("customer_reference"),
-            memo=details,
+def _transaction(booking: str, key: str, *, account: str, currency: str | None) -> ParsedItem:
+    head, *tags = _TAG.split(booking)
+    entry = _ENTRY.match(head.strip())
+    if entry is None:
+        raise UnreadableError(
+            ReceiptCode.MALFORMED, detail=f":61:{head.partition(chr(10))[0]}"[:40]
         )
+    on = _entry_day(entry)
+    if on is None:
+        raise UnreadableError(ReceiptCode.MALFORMED, detail=f":61:{entry['value']}{entry['entry']}")
+    amount = _signed_amount(entry, currency)
+    own, _, bank_reference = entry["reference"].partition("//")
+    fields, details = _texts(dict(zip(tags[::2], tags[1::2], strict=True)))
+    references = {"Reference": own.strip(), "Details": " ".join(entry["details"].split())}
+    if not bank_reference.strip():
+        bank_reference = references.pop("Reference")
+    details += [(name, text) for name, text in references.items() if text]
+    record = records.transaction_record(
+        key,
+        account=account,
+        on=on,
+        amount=amount,
+        currency=currency,
+        reference=bank_reference.strip(),
+        details=details,
+        **fields,
     )
-    return item
+    return ParsedItem([record])
 
 
-def _signed_amount(text: str, data: dict[str, Any]) -> tuple[Decimal, str | None]:
-    """Return amount and currency. Raises ``UnreadableError``."""
-    sign = _SIGNS.get(data.get("status", ""))
-    if sign is None:
-        raise UnreadableError(ReceiptCode.NOT_BOOKED, detail=str(data.get("status")))
-    parsed, match = data.get("amount"), _AMOUNT.search(text)
-    written = match[1].rstrip(",") if match else ""
-    amount, currency = amounts.parse_amount(written, decimal_separator=","), data.get("currency")
-    # The library cuts an amount that is longer than 15 characters.
-    is_whole = parsed is not None and amount == abs(Decimal(parsed.amount))
-    if amount is None or not is_whole or not amounts.fits_currency(amount, currency):
+def _day(digits: str) -> date | None:
+    """Return the date of six digits; years from 80 on are of the 20th century."""
+    year, month, day = (int(digits[start : start + 2]) for start in (0, 2, 4))
+    try:
+        return date(year + (1900 if year >= 80 else 2000), month, day)
+    except ValueError:
+        return None
+
+
+def _entry_day(entry: re.Match[str]) -> date | None:
+    """Return the day of the booking, whose year is that nearest to the day of the value.
+
+    Banks that count 30 days a month write 30 February for the last day of that month.
+    """
+    value = entry["value"]
+    if value[2:4] == "02" and value[4:] in ("29", "30"):
+        value = value if _day(value) else f"{value[:4]}{29 if _day(f'{value[:4]}29') else 28}"
+    day = _day(value)
+    if day is None or not (entry["entry"] or "").strip():
+        return day
+    found = (_day(f"{(day.year + step) % 100:02}{entry['entry']}") for step in (-1, 0, 1))
+    return min(filter(None, found), key=lambda each: abs(each - day), default=None)
+
+
+def _signed_amount(entry: re.Match[str], currency: str | None) -> Decimal:
+    """Return the amount. Raises ``UnreadableError``."""
+    if (sign := _SIGNS.get(entry["mark"])) is None:
+        raise UnreadableError(ReceiptCode.NOT_BOOKED, detail=f"expected ({entry['mark']})")
+    written = entry["amount"].rstrip(",")
+    amount = amounts.parse_amount(written, decimal_separator=",")
+    if amount is None or not amounts.fits_currency(amount, currency):
         raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=written[:40])
-    return amount * sign, currency
+    return amount * sign
+
+
+def _texts(tags: dict[str, str]) -> tuple[dict[str, str | None], list[tuple[str, str]]]:
+    """Return the fields of :86: that a booking has, and all other texts with their names."""
+    text = tags.get("86", "").strip()
+    details = [(f"NS {line[:2]}", line[2:]) if line[:2].isdecimal() else ("NS", line)
+               for line in tags.get("NS", "").splitlines() if line.strip()]  # fmt: skip
+    if (start := _FIELDS.match(text)) is None:
+        return _free_text(text), details
+    parts = text[start.end() - 1 :].replace("\n", "").split(start[2])[1:]
+    numbered = [(int(part[:2]), part[2:]) for part in parts if part[:2].isdecimal()]
+    purpose = "".join(
+        f"{part} " if len(part) < FIELD_CHARS else part for n, part in numbered if n in _PURPOSE
+    )
+    found = dict(numbered)
+    used = (0, 31, 32, 33, *_PURPOSE)
+    details += [(f"?{number}", part) for number, part in numbered if number not in used and part]
+    fields: dict[str, str | None] = {
+        "kind": found.get(0),
+        "counterparty": " ".join(filter(None, (found.get(32), found.get(33)))),
+        "counterparty_account": found.get(31),
+        "memo": purpose,
+    }
+    return fields, details
+
+
+def _free_text(text: str) -> dict[str, str | None]:
+    """Return the account and name of the other side from text with the marks of Dutch banks."""
+    parts = {match[1]: match for match in _DUTCH.finditer(text.replace("\n", ""))}
+    name = account = ""
+    if found := parts.get("CNTP"):
+        account, name = found[2], found[4] or ""
+    if found := parts.get("NAME"):
+        name = found[2]
+    if found := parts.get("IBAN"):
+        account = found[2]
+    if not parts and (asn := _DUTCH_IBAN.match(text)):
+        account, name = asn[1], asn[2]
+    if number := find_iban(name):
+        account, name = number, name.removeprefix(number)
+    return {"counterparty": name.strip(), "counterparty_account": account, "memo": text}
 
 
 def _read(files: ExportFiles, _options: Options) -> ExportItems:

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from itertools import groupby, islice, pairwise
 from typing import NamedTuple, NoReturn
 
+from importers.core.export_files import PLAUSIBLE_YEARS
 from importers.core.importer import ChoiceNeeded
 from importers.core.results import ParsedItem
 
@@ -26,7 +27,6 @@ _POSITIONS = {"dmy": (2, 1, 0), "mdy": (2, 0, 1), "ymd": (0, 1, 2), "reiwa": (0,
 
 DATES, AS_WRITTEN = "dates", "as-written"
 """The answer ``--column dates=as-written``: the dates are right, however early or late."""
-PLAUSIBLE_YEARS = range(1971, 2101)
 _CHECKED_DATES = 200
 _CHECKING_SECONDS = 2.0
 _YEAR = re.compile(r"\d{4}(?=-)")

@@ -23,6 +23,8 @@ from importers.core.results import (
     issues_only,
 )
 
+PLAUSIBLE_YEARS = range(1971, 2101)
+"""Other years come from a wrong unit or epoch."""
 HEAD_BYTES = 8 * 1024
 MAX_CACHED_HEADS = 1_000
 """Every importer looks at the head of every file, and a Maildir has very many files."""
@@ -247,11 +249,12 @@ def _export_file(path: Path, name: str) -> ExportFile:
 
 
 def _modified_at(seconds: float) -> datetime | None:
-    # File systems can hold times outside the range of datetime.
+    """Return the time, or None for one that a file system has by mistake."""
     try:
-        return datetime.fromtimestamp(seconds).astimezone()
+        time = datetime.fromtimestamp(seconds).astimezone()
     except (ValueError, OverflowError, OSError):
         return None
+    return time if time.year in PLAUSIBLE_YEARS else None
 
 
 def _open_path(path: Path) -> IO[bytes]:

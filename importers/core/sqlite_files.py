@@ -92,7 +92,9 @@ class Database:
         return {row["name"] for row in rows}
 
     def select(self, sql: str) -> Iterator[sqlite3.Row]:
-        yield from self._connection.execute(sql)
+        # "yield from" would close the cursor, which fails if the database is closed before it.
+        for row in self._connection.execute(sql):  # noqa: UP028
+            yield row
 
     def select_known(self, table: str, names: Sequence[str], rest: str) -> Iterator[sqlite3.Row]:
         """Select columns of a table, which is called t in ``rest``; unknown ones are null."""

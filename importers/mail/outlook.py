@@ -39,10 +39,12 @@ FILE_NAMES, _FILE_TYPE, FILE_CONTENT, FILE_METHOD = (
 )
 _FILE_ID, _FILE_FLAGS, _IS_READ, _IS_DISPLAYED = 0x3712, 0x3714, 1, 4
 _BY_REFERENCE = (2, 3, 4, 7)
+_FLAG_STATUS, _IS_FLAGGED = 0x1090, 2
 USED_PROPERTIES = frozenset((
     _SUBJECT, _CLASS, _TRANSPORT_HEADERS, _SENT_AT, _DELIVERED_AT, _CREATED_AT, _FLAGS, _MESSAGE_ID,
     _REPLY_TO_ID, _REFERENCES, _PLAIN, _RTF, _HTML, _MESSAGE_CODE_PAGE, _INTERNET_CODE_PAGE, *_AUTHOR,
     *_SENDER, *_RECIPIENT, _RECIPIENT_KIND, *FILE_NAMES, _FILE_TYPE, FILE_METHOD, _FILE_ID, _FILE_FLAGS,
+    _FLAG_STATUS,
 ))  # fmt: skip
 """Those that are read here, but the content of a file."""
 _UNICODE, _STRING8, _MULTIPLE = 0x1F, 0x1E, 0x1000
@@ -155,7 +157,8 @@ def parse_outlook_message(message: MapiMessage, folder: str | None) -> ParsedIte
     headers, body = _headers(message), _body(message.properties)
     key = _key(headers, body)
     body.files += _file_parts(message, item, depth=0)
-    flags = "S" if message.properties.number(_FLAGS) & _IS_READ else ""
+    flags = "F" * (message.properties.number(_FLAG_STATUS) == _IS_FLAGGED)
+    flags += "S" * (message.properties.number(_FLAGS) & _IS_READ)
     labels = tuple(label for each in message.categories if (label := one_line(each, max_chars=200)))
     metadata = MailboxMetadata(folder, flags, labels=labels)
     add_message(item, headers, body, metadata, key=key, size=None)
@@ -188,9 +191,13 @@ def _headers(message: MapiMessage) -> HeaderFields:
         "subject": _subject(properties),
         "date": "" if sent_at is None else format_datetime(sent_at),
     }
-    lines = [properties.text(_TRANSPORT_HEADERS)]
+    sent = properties.text(_TRANSPORT_HEADERS)
+    known = HeaderFields(sent.encode("utf-8", "replace"))
+    lines = [sent]
     lines += (
-        f"{name}: {one_line(value, max_chars=60_000)}" for name, value in fields.items() if value
+        f"{name}: {one_line(value, max_chars=60_000)}"
+        for name, value in fields.items()
+        if value and not known.raw(name)
     )
     return HeaderFields("\n".join(lines).encode("utf-8", "replace"))
 

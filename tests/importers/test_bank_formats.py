@@ -212,3 +212,73 @@ def test_receipts_name_dates_that_cannot_be_read(tmp_path: Path, written: str) -
     assert [(row.place, row.detail) for row in ImportReceipt.unscoped.all()] == [
         ("line 2", written)
     ]
+
+
+def mt940_file(path: Path, *entries: str, account: str = "20050550/532013000", currency: str = "EUR",
+               charset: str = "utf-8") -> Path:  # fmt: skip
+    text = "\n".join((f":20:S\n:25:{account}\n:60F:C260101{currency}10,00", *entries))
+    return put(path, f"{text}\n:62F:C260131{currency}20,00\n-\n", charset)
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "cp1252", "cp850"])
+def test_mt940_is_read_in_its_charset(tmp_path: Path, charset: str) -> None:
+    text = ":61:2601130113D1,00N001NONREF\n:86:106?00ÜBERWEISUNG?20Größe?32Jürgen Müßig"
+
+    run(mt940_file(tmp_path / "a.sta", text, charset=charset))
+
+    row = one("transactions", counterparty="Jürgen Müßig")
+    assert (row["kind"], row["memo"]) == ("ÜBERWEISUNG", "Größe")
+
+
+def test_every_field_of_an_mt940_booking_is_kept(tmp_path: Path) -> None:
+    run(mt940_file(
+        tmp_path / "a.sta",
+        ":61:2512310102D1,00N001OWNREF//BANKREF\nEXTRA\n:86:106?00KARTE?100399?20Ein Wort?21"
+        + "x" * 27 + "?22y\n?30COBADEFF?31532013000?32REWE?33MARKT?34011\n:NS:15Text der Bank",
+    ))  # fmt: skip
+
+    (row,) = records("transactions")
+    assert (row["date"], row["counterparty"]) == ("2026-01-02", "REWE MARKT")
+    assert row["counterparty_account"] == "532013000"
+    assert row["memo"] == f"Ein Wort {'x' * 27}y"
+    assert row["reference"] == "BANKREF"
+    assert set(row["details"].splitlines()) == {
+        "?10: 0399", "?30: COBADEFF", "?34: 011", "NS 15: Text der Bank", "Reference: OWNREF",
+        "Details: EXTRA",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("account", "currency", "name"),
+    [
+        ("20050550/532013000", "EUR", "Account …3000"),
+        ("UBRTHUHB/123456789150/HUF", "HUF", "Account …9150"),
+        ("1291.99.348EUR", "EUR", "Account …9348"),
+        ("25106000760000888888888888", "PLN", "Account …8888"),
+    ],
+)
+def test_account_of_mt940_is_a_number(
+    tmp_path: Path, account: str, currency: str, name: str
+) -> None:
+    entry = ":61:2601130113D1,00N001NONREF\n:86:a"
+    run(mt940_file(tmp_path / "a.sta", entry, account=account, currency=currency))
+
+    assert account_names() == {name: currency}
+
+
+@pytest.mark.parametrize(
+    ("entry", "amount", "other"),
+    [
+        (":61:2601130113D65,00NOVBNL47INGB9999999999\nhr Paulissen\n"
+         ":86:NL47INGB9999999999 hr Paulissen\n\nBetaling", -65, "hr Paulissen"),  # ASN
+        (":61:260113    DD212,39NMSCNONREF//\n/ABC/MISC\n:86:/PT/FT", -212.39, None),  # Citi
+        (":61:2601130113C5,00NTRFEREF//B\n:86:/CNTP/NL20INGB0001234567/INGBNL2A/Bakker///REMI/x/",
+         5, "Bakker"),
+    ],
+    ids=["ASN", "Citi", "ING"],
+)  # fmt: skip
+def test_mt940_of_more_banks(tmp_path: Path, entry: str, amount: float, other: str | None) -> None:
+    run(mt940_file(tmp_path / "a.sta", entry, currency="USD"))
+
+    (row,) = records("transactions")
+    assert (row["amount"], row["counterparty"]) == (amount, other)

@@ -501,7 +501,7 @@ def test_malicious_health_export_uses_bounded_memory(
 ) -> None:
     path = put(tmp_path / "export.xml", f"<HealthData>\n{STEPS}\n{more}</HealthData>")
 
-    with memory_limit(12_000_000):
+    with memory_limit(12_500_000):
         read_all(path)
     run(path)
 
