@@ -4,7 +4,7 @@ An account with a number is the same in all formats. Whether an account with ano
 the connection has, the owner decides if their bookings are equal.
 """
 
-from bisect import bisect_left, bisect_right, insort
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -23,11 +23,16 @@ from importers.core.results import (
     UnreadableError,
 )
 
-NEAR = timedelta(days=3)
+NEAR_DAYS = 3
 """Formats differ in which day they print: of the booking, or of its value."""
 _ANSWERS = "accounts"
+_WORD_CHARS = 8
+"""Formats cut texts in different places."""
 Booking = tuple[str | None, float]
 """Date and amount."""
+Group = tuple[str, Booking]
+"""Account, date and amount."""
+MAX_PAIRS = 100_000
 
 
 def once_across_formats(importer: Importer, prefix: str) -> Importer:
@@ -44,7 +49,7 @@ def once_across_formats(importer: Importer, prefix: str) -> Importer:
 
 
 class _StoredBookings:
-    """The bookings that the connection has of this format, and of others."""
+    """The accounts of the connection, and its bookings that files of other formats have brought."""
 
     def __init__(self, options: Options, prefix: str) -> None:
         accounts = options.stored.get("accounts", {})
@@ -52,15 +57,17 @@ class _StoredBookings:
         self.balance_days = {key: str(on or "") for key, (_, on) in accounts.items()}
         self.own = set[str]()
         self.others: dict[str, Counter[Booking]] = defaultdict(Counter)
-        self.days: dict[tuple[str, float], list[date]] = defaultdict(list)
-        self.new = Counter[tuple[str, Booking]]()
-        for key, (account, on, amount) in options.stored.get("transactions", {}).items():
+        self._texts: dict[Group, list[set[str]]] = defaultdict(list)
+        self._new: dict[Group, list[set[str]]] = defaultdict(list)
+        self._taken = Counter[Group]()
+        self._matches: dict[Group, set[int]] = {}
+        for key, values in options.stored.get("transactions", {}).items():
+            account, on, amount, *texts = values
             if key.startswith(prefix):
                 self.own.add(key)
-                continue
-            self.others[account][on, amount] += 1
-            with suppress(TypeError, ValueError):
-                insort(self.days[account, amount], date.fromisoformat(on))
+            else:
+                self.others[account][on, amount] += 1
+                self._texts[account, (on, amount)].append(_words(*texts))
 
     def is_new(self, record: ParsedRecord) -> bool:
         """Return whether no file of this format has brought a booking."""
@@ -75,35 +82,58 @@ class _StoredBookings:
             account != data["id"] or on < stored_on or (on == stored_on and account in self.others)
         )
 
-    def match(self, found: Counter[tuple[str, Booking]]) -> None:
-        """Pair the bookings of the files, but those of this format, with equal ones of others."""
-        for (account, booking), count in found.items():
-            equal = min(count, self.others[account][booking])
-            self.new[account, booking] = count - equal
-            with suppress(TypeError, ValueError):
-                for _ in range(equal):
-                    self.days[account, booking[1]].remove(date.fromisoformat(booking[0] or ""))
+    def add(self, account: str, data: Mapping[str, Any]) -> None:
+        """Note a booking of the files that no file of this format has brought."""
+        self._new[account, _booking(data)].append(_words(*_texts(data)))
 
-    def take_equal(self, account: str, booking: Booking) -> bool:
-        """Return whether another format has brought this booking, once for each of them.
+    def take(self, account: str, data: Mapping[str, Any]) -> ReceiptCode | None:
+        """Return the reason for a receipt of the next booking, in the order in which they were added."""
+        group = account, _booking(data)
+        self._taken[group] += 1
+        if self._taken[group] in self._matched(group):
+            return ReceiptCode.ALREADY_IMPORTED
+        is_near = group in self._texts or self._has_near(account, group[1])
+        return ReceiptCode.MAYBE_IMPORTED if is_near else None
 
-        Of several equal ones these are the last: the owner may have erased the first ones.
+    def _matched(self, group: Group) -> set[int]:
+        """Return which of equal bookings are matched with stored ones, one to one, counted from 1.
+
+        Texts that share no word show that a booking is another one. Of the others those with most
+        words in common are matched, and then the last, since the owner may have erased the first.
         """
-        self.new[account, booking] -= 1
-        return self.new[account, booking] < 0
+        if group not in self._matches:
+            new, stored = self._new[group], self._texts.get(group, [])
+            found = dict[int, int]()
+            if len(new) * len(stored) > MAX_PAIRS:
+                found = dict.fromkeys(range(len(new) - len(stored), len(new)), 0)
+            else:
+                pairs = ((len(a & b), number, at) for number, a in enumerate(new)
+                         for at, b in enumerate(stored) if a & b or not (a and b))  # fmt: skip
+                for _, number, at in sorted(pairs, reverse=True):
+                    if number not in found and at not in found.values():
+                        found[number] = at
+            self._matches[group] = {number + 1 for number in found}
+        return self._matches[group]
 
-    def take_near(self, account: str, booking: Booking) -> bool:
-        """Return whether another format has a booking of this amount a few days off."""
-        days = self.days[account, booking[1]]
+    def _has_near(self, account: str, booking: Booking) -> bool:
+        """Return whether another format has this amount a few days off, without an equal booking."""
         try:
             on = date.fromisoformat(booking[0] or "")
         except ValueError:
             return False
-        at = bisect_left(days, on - NEAR)
-        if at == bisect_right(days, on + NEAR):
-            return False
-        del days[at]
-        return True
+        days = (on + timedelta(days=step) for step in range(-NEAR_DAYS, NEAR_DAYS + 1) if step)
+        near = ((account, (day.isoformat(), booking[1])) for day in days)
+        return any(each in self._texts and each not in self._new for each in near)
+
+
+def _texts(data: Mapping[str, Any]) -> list[str | None]:
+    return [data["counterparty"], data["memo"]]
+
+
+def _words(*texts: str | None) -> set[str]:
+    """Return the words of a booking, as far as two formats write them alike."""
+    found = re.findall(r"[^\W_]{3,}", " ".join(filter(None, texts)).casefold())
+    return {word[:_WORD_CHARS] for word in found}
 
 
 def _prepare(importer: Importer, prefix: str, files: ExportFiles, options: Options) -> Options:
@@ -192,8 +222,10 @@ def _read(importer: Importer, prefix: str, files: ExportFiles, options: Options)
     if not accounts and not stored.accounts:
         yield from items
         return
-    if stored.others:
-        stored.match(_count_others(importer.read(files, options), accounts, stored))
+    for record in _records(importer.read(files, options)) if stored.others else ():
+        if record.stream == "transactions" and stored.is_new(record):
+            account = record.data["account_id"]
+            stored.add(accounts.get(account, account), record.data)
     for item in items:
         # Parsed here and not later, since a resumed run skips items but must count their bookings.
         try:
@@ -202,18 +234,6 @@ def _read(importer: Importer, prefix: str, files: ExportFiles, options: Options)
             yield item
         else:
             yield ExportItem(item.file, item.location, item.size, partial(_same, parsed))
-
-
-def _count_others(
-    items: ExportItems, accounts: Mapping[str, str], stored: _StoredBookings
-) -> Counter[tuple[str, Booking]]:
-    """Count the bookings that no file of this format has brought, by account."""
-    found = Counter[tuple[str, Booking]]()
-    for record in _records(items):
-        if record.stream == "transactions" and stored.is_new(record):
-            account = record.data["account_id"]
-            found[accounts.get(account, account), _booking(record.data)] += 1
-    return found
 
 
 def _newest_accounts(items: ExportItems) -> ExportItems:
@@ -248,12 +268,10 @@ def _leave_out(
             continue
         account = data["account_id"] = accounts.get(data["account_id"], data["account_id"])
         if stored.others and stored.is_new(record):
-            detail = f"{data['date']} {data['amount']:.2f}"
-            if stored.take_equal(account, _booking(data)):
-                parsed.add_issue(ReceiptCode.ALREADY_IMPORTED, detail=detail)
+            if code := stored.take(account, data):
+                parsed.add_issue(code, detail=f"{data['date']} {data['amount']:.2f}")
+            if code is ReceiptCode.ALREADY_IMPORTED:
                 continue
-            if stored.take_near(account, _booking(data)):
-                parsed.add_issue(ReceiptCode.MAYBE_IMPORTED, detail=detail)
         records.append(record)
     parsed.records = records
     return parsed

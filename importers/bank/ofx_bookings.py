@@ -124,7 +124,7 @@ class OfxKeys:
                 self._days[identity] = min(near, key=lambda day: (day != known, day))
 
     def _stored_day(self, identity: Identity) -> date | None:
-        _, day, _ = self._stored.get(_digest(*identity), (None, None, None))
+        _, day, *_ = self._stored.get(_digest(*identity), (None, None))
         return _date(str(day or "").replace("-", ""))
 
     def _with_day(self, account: str, booking: Booking) -> Identity:

@@ -265,3 +265,21 @@ def test_new_equal_booking_of_the_same_format_is_imported(tmp_path: Path) -> Non
     run(put(tmp_path / "giro.csv", CSV + "05.01.2026;Shop;-42,00\n"))
 
     assert [amount for _, amount, _ in bookings()].count(Decimal("-42.0")) == 1
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_equal_amounts_of_one_day_with_other_texts_are_both_kept(
+    tmp_path: Path, is_first: bool
+) -> None:
+    entry = booking("-42.00", fitid="2026010500001", more="<NAME>Baker Street Bakery<MEMO>Card")
+    run(put(tmp_path / "a.ofx", document(ofx(entry, account=IBAN))))
+    rows = ["05.01.2026;Tankstelle;-42,00", "05.01.2026;BAKER STREET;-42,00"]
+
+    run(put(tmp_path / "giro.csv", csv(*(rows if is_first else rows[::-1]))))
+
+    assert {code for code, _ in receipts()} == {"already_imported", "maybe_imported"}
+    assert sorted(row["counterparty"] for row in records("transactions")) == [
+        "Baker Street Bakery", "Tankstelle",
+    ]  # fmt: skip
+    run(tmp_path / "giro.csv")
+    assert (latest().created, latest().updated) == (0, 0)
