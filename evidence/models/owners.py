@@ -196,16 +196,15 @@ def get_or_create_owner(now: dt.datetime) -> Owner:
 
     Raises ``SeveralOwnersError`` where there are others: then the caller has to name one.
     """
-    owners = list(Owner.unscoped.order_by("created_at", "owner_id")[:2])
-    if len(owners) > 1:
+    if len(Owner.unscoped.all()[:2]) > 1:
         raise SeveralOwnersError
-    return owners[0] if owners else create_owner(now, is_administrator=True)
+    return get_or_create_first_owner(now)
 
 
-def first_owner_id() -> str | None:
-    """Return the id of the owner who set up the installation, or None before anybody did."""
-    rows = Owner.unscoped.order_by("created_at", "owner_id")
-    return rows.values_list("owner_id", flat=True).first()
+def get_or_create_first_owner(now: dt.datetime) -> Owner:
+    """Return the owner who was first, and created on first use: who sets up the installation."""
+    first = Owner.unscoped.order_by("created_at", "owner_id").first()
+    return first or create_owner(now, is_administrator=True)
 
 
 def create_owner(now: dt.datetime, **columns: Any) -> Owner:
