@@ -1,5 +1,6 @@
-"""Commands that act for one owner, whom ``--owner`` names where there are several."""
+"""Commands that act for one owner, whom ``--owner`` names where there are several, or for each."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -28,6 +29,25 @@ class OwnerCommand(BaseCommand):
     def execute(self, *args: Any, **options: Any) -> str | None:
         with acting_for(named_owner(options.get("owner")).owner_id):
             return super().execute(*args, **options)
+
+
+class EveryOwnerCommand(BaseCommand):
+    """A command that does its work for each owner in turn, or for the one whom ``--owner`` names."""
+
+    @override
+    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **options)
+        parser.add_argument(
+            "--owner", metavar="NAME", help="The user name or id of an owner. Default: every owner."
+        )
+        return parser
+
+    def owner_ids(self, options: Mapping[str, Any]) -> list[str]:
+        """Return the owners to act for, the first one first. Raises ``CommandError``."""
+        if options["owner"] is not None:
+            return [named_owner(options["owner"]).owner_id]
+        rows = Owner.unscoped.order_by("created_at", "owner_id")
+        return list(rows.values_list("owner_id", flat=True))
 
 
 def add_owner_argument(parser: CommandParser) -> None:

@@ -198,13 +198,7 @@ def get_or_create_owner(now: dt.datetime) -> Owner:
     """
     if len(Owner.unscoped.all()[:2]) > 1:
         raise SeveralOwnersError
-    return get_or_create_first_owner(now)
-
-
-def get_or_create_first_owner(now: dt.datetime) -> Owner:
-    """Return the owner who was first, and created on first use: who sets up the installation."""
-    first = Owner.unscoped.order_by("created_at", "owner_id").first()
-    return first or create_owner(now, is_administrator=True)
+    return first_owner(now)
 
 
 def create_owner(now: dt.datetime, **columns: Any) -> Owner:

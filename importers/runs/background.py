@@ -17,7 +17,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from evidence.errors import ApiException, IngestStorageError
-from evidence.models.owners import Owner, current_owner, get_or_create_first_owner, in_turn
+from evidence.models.owners import Owner, current_owner, first_owner, in_turn
 from importers.core.importer import ChoiceNeeded, ImportRequest, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
@@ -166,7 +166,7 @@ class ImportWorker:
         folders = {}
         if others.is_dir() and self._only is None:
             folders = {each.name: each for each in sorted(others.iterdir())}
-        folders[self._only or get_or_create_first_owner(timezone.now()).pk] = watch
+        folders[self._only or first_owner(timezone.now()).pk] = watch
         for owner_id, folder in folders.items():
             self._watched.setdefault(owner_id, WatchedFolder(folder))
             yield owner_id

@@ -2,15 +2,17 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from typing_extensions import override
 
+from evidence.management.owner_command import EveryOwnerCommand
+from evidence.models.owners import in_turn
 from evidence.search.embedding import configured_embedder
 from evidence.write.vector_backfill import embed_missing
 from evidence.write.vector_table import prepare_table
 
 
-class Command(BaseCommand):
+class Command(EveryOwnerCommand):
     """``manage.py run`` does the same in the background."""
 
     help = "Compute missing embeddings for semantic search (make semantic installs the model)."
@@ -25,5 +27,5 @@ class Command(BaseCommand):
                 "Semantic search needs pgvector. Install its package, then run CREATE EXTENSION"
                 " vector as a superuser."
             )
-        texts = sum(embed_missing(embedder))
+        texts = sum(in_turn(lambda: self.owner_ids(options), lambda: embed_missing(embedder)))
         self.stdout.write(f"Embedded {texts} texts with {embedder.model_id}.")

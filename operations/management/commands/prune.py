@@ -1,23 +1,26 @@
 """``manage.py prune``: delete expired changes, bookmarks and unreferenced blobs now."""
 
 import argparse
-from datetime import timedelta
+from collections import Counter
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
 from evidence.access.owner_notices import delete_old_refused_calls
 from evidence.access.permission_requests import delete_old_requests
 from evidence.erasure import apply_retention
+from evidence.management.owner_command import EveryOwnerCommand
+from evidence.models.owners import acting_for
 from evidence.read.bookmarks import delete_unused_bookmarks
 from evidence.write import app_data
 from evidence.write.retention import ORPHAN_AGE, prune_changes, prune_orphans
 
 
-class Command(BaseCommand):
+class Command(EveryOwnerCommand):
     """``manage.py run`` does the same every hour."""
 
     help = (
@@ -38,24 +41,32 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         now = timezone.now()
-        finished = [
-            erasure for erasure in apply_retention(now=now) if erasure.finished_at is not None
-        ]
-        records = sum(erasure.removed.get("records", 0) for erasure in finished)
         kept_since = now - timedelta(days=options["keep_days"])
-        changes = prune_changes(kept_since=kept_since)
-        bookmarks = delete_unused_bookmarks(unused_since=kept_since)
-        blobs = prune_orphans(unused_since=now - ORPHAN_AGE)
-        expired = app_data.delete_expired(now)
-        refused_calls = delete_old_refused_calls(now)
-        delete_old_requests(now)
+        deleted, expired = Counter[str](), Counter[str]()
+        for owner_id in self.owner_ids(options):
+            with acting_for(owner_id):
+                deleted.update(_prune(kept_since, now))
+                expired.update(app_data.delete_expired(now))
         self.stdout.write(
-            f"Deleted {changes} changes and {bookmarks} bookmarks older than"
-            f" {kept_since:%Y-%m-%d %H:%M} UTC, {blobs} unreferenced blobs,"
+            f"Deleted {deleted['changes']} changes and {deleted['bookmarks']} bookmarks older than"
+            f" {kept_since:%Y-%m-%d %H:%M} UTC, {deleted['blobs']} unreferenced blobs,"
             f" {', '.join(f'{count} {kind}' for kind, count in expired.items())} and"
-            f" {refused_calls} refused calls."
-            f" Erased {records} records older than their retention period."
+            f" {deleted['refused calls']} refused calls."
+            f" Erased {deleted['records']} records older than their retention period."
         )
+
+
+def _prune(kept_since: datetime, now: datetime) -> dict[str, int]:
+    """Prune the rows of the current owner, and return their number by kind."""
+    finished = [erasure for erasure in apply_retention(now=now) if erasure.finished_at is not None]
+    delete_old_requests(now)
+    return {
+        "records": sum(erasure.removed.get("records", 0) for erasure in finished),
+        "changes": prune_changes(kept_since=kept_since),
+        "bookmarks": delete_unused_bookmarks(unused_since=kept_since),
+        "blobs": prune_orphans(unused_since=now - ORPHAN_AGE),
+        "refused calls": delete_old_refused_calls(now),
+    }
 
 
 def _days(text: str) -> int:

@@ -1,22 +1,24 @@
 """``manage.py reindex``: rebuild search text after a change of language or analyzer, and people."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from typing_extensions import override
 
 from evidence.errors import ApiException
+from evidence.management.owner_command import EveryOwnerCommand
+from evidence.models.owners import acting_for, current_owner, in_turn
 from evidence.write.connections import connection_ids
 from evidence.write.reindex import count_records, mark_outdated, outdated_connections, reindex
 from evidence.write.writer import storage_errors
 from owner.records import people_index
 
 
-class Command(BaseCommand):
+class Command(EveryOwnerCommand):
     """Run it again, or start the server, to complete an interrupted run."""
 
     help = (
@@ -33,11 +35,11 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        outdated = self._select_connections(options["connection"], rebuild_all=options["all"])
+        outdated = self._select_connections(options)
         try:
             with storage_errors():
                 self._reindex(outdated)
-                people = sum(people_index.derive_people())
+                people = sum(in_turn(lambda: outdated, people_index.derive_people))
         except ApiException as error:
             raise CommandError(f"{error.message} Run again to complete it.") from error
         except KeyboardInterrupt:
@@ -45,24 +47,33 @@ class Command(BaseCommand):
         if people:
             self.stdout.write(f"Collected the people of {people:,} records.")
 
-    def _reindex(self, outdated: list[str]) -> None:
-        if not outdated:
+    def _reindex(self, outdated: Mapping[str, list[str]]) -> None:
+        """Reindex the outdated connections by owner."""
+        number = sum(map(len, outdated.values()))
+        if not number:
             self.stdout.write("All search text is up to date.")
             return
-        with _progress(count_records(outdated)) as advance:
-            records = sum(map(advance, reindex(outdated)))
-        self.stdout.write(f"Reindexed {records:,} records of {len(outdated)} connections.")
+        total = sum(in_turn(lambda: outdated, lambda: [count_records(outdated[current_owner()])]))
+        with _progress(total) as advance:
+            steps = in_turn(lambda: outdated, lambda: reindex(outdated[current_owner()]))
+            records = sum(map(advance, steps))
+        self.stdout.write(f"Reindexed {records:,} records of {number} connections.")
 
-    def _select_connections(self, connection_id: str | None, *, rebuild_all: bool) -> list[str]:
-        existing = connection_ids()
-        if connection_id is not None and connection_id not in existing:
+    def _select_connections(self, options: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Return the outdated connections of each owner, among those that the options name."""
+        connection_id, outdated = options["connection"], {}
+        for owner_id in self.owner_ids(options):
+            with acting_for(owner_id):
+                existing = connection_ids()
+                if connection_id is not None and connection_id not in existing:
+                    continue
+                selected = existing if connection_id is None else {connection_id}
+                if options["all"]:
+                    mark_outdated(selected)
+                outdated[owner_id] = [pk for pk in outdated_connections() if pk in selected]
+        if connection_id is not None and not outdated:
             raise CommandError(f"No connection {connection_id}.")
-        selected = existing if connection_id is None else {connection_id}
-        if rebuild_all:
-            mark_outdated(selected)
-        return [
-            connection_id for connection_id in outdated_connections() if connection_id in selected
-        ]
+        return outdated
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing_extensions import override
 from evidence.events.messages import reencrypt_secrets
 from evidence.ledger import checkpoints
 from evidence.ledger.checkpoints import public_key
+from evidence.models.owners import Owner, acting_for
 from importers.sources import account_store
 from operations import key_file
 from operations.backup import plans
@@ -32,12 +33,11 @@ REMOVE_FALLBACKS = "Now remove PDPP_SECRET_KEY_FALLBACKS."
 REENCRYPT = (
     checkpoints.reseal_chains,
     reencrypt_secrets,
-    second_factor.reencrypt,
     account_store.reencrypt,
     notifications.reencrypt,
     plans.reencrypt,
 )
-"""Functions that encrypt or seal stored values again with the current secret."""
+"""Functions that encrypt or seal stored values of an owner again with the current secret."""
 
 
 class Command(BaseCommand):
@@ -103,8 +103,11 @@ class Command(BaseCommand):
     def _retire_secret(self) -> None:
         if not settings.SECRET_KEY_FALLBACKS:
             raise key_file.NoPreviousKeyError
-        for reencrypt in REENCRYPT:
-            reencrypt()
+        second_factor.reencrypt()
+        for owner_id in Owner.unscoped.values_list("owner_id", flat=True):
+            with acting_for(owner_id):
+                for reencrypt in REENCRYPT:
+                    reencrypt()
         key_file.retire_secrets(settings.PDPP_VAR)
         if settings.PDPP_SECRET_KEY_FALLBACKS:
             self.stdout.write(REMOVE_FALLBACKS)

@@ -193,7 +193,7 @@ def _run_jobs(turn: leader_lock.LeaderLock, woken: Iterable[Job]) -> Iterator[No
 def _prepare() -> None:
     with schema_version.migrate_once():
         if settings.EMBEDDED and settings.PDPP_DEMO and not demo_data.is_demo_loaded():
-            call_command("seed")
+            call_command("seed", owner=first_owner(timezone.now()).owner_id)
 
 
 def _startup_info() -> StartupInfo:
