@@ -9,8 +9,10 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 from evidence.write import targets
 from evidence.write.batches import Batch, BatchPreparer, StreamAddress
@@ -83,7 +85,8 @@ class _BatchQueue:
 def prepare_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
     """Yield the same batches, preparing the next ones on a second thread."""
     queue = _BatchQueue()
-    thread = threading.Thread(target=queue.fill, args=(batches,), name="prepare", daemon=True)
+    fill = partial(copy_context().run, queue.fill)  # it acts for the same owner
+    thread = threading.Thread(target=fill, args=(batches,), name="prepare", daemon=True)
     thread.start()
     try:
         while (batch := queue.get()) is not None:
