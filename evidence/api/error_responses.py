@@ -78,6 +78,7 @@ STATUS: Mapping[Code, int] = {
     Code.INGEST_STORAGE_ERROR: 503,
     Code.QUERY_TIMEOUT: 503,
     Code.SERVICE_UNAVAILABLE: 503,
+    Code.STORAGE_FULL: 507,
 }
 
 NARROW_QUERY_HINT = (

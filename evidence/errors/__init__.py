@@ -269,6 +269,12 @@ class IngestStorageError(ApiException):
     code = Code.INGEST_STORAGE_ERROR
 
 
+class StorageFull(ApiException):
+    """The records and files of this owner have reached the disk limit that was set for them."""
+
+    code = Code.STORAGE_FULL
+
+
 class QueryTimeout(ApiException):
     """The database query exceeded the time limit of a request."""
 

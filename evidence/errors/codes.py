@@ -67,6 +67,8 @@ class Code(StrEnum):
     INGEST_STORAGE_ERROR = "ingest_batch_storage_error"
     QUERY_TIMEOUT = "query_timeout"
     SERVICE_UNAVAILABLE = "service_unavailable"
+    # 507
+    STORAGE_FULL = "storage_full"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from django.db import connection, transaction
 
 from evidence.errors import InvalidRequest
 from evidence.models.records import Blob, BlobChunk
+from evidence.write.disk_usage import check_disk_limit
 from evidence.write.locks import lock_connection
 from evidence.write.rows import RecordId
 from evidence.write.suppression import find_suppressed
@@ -95,8 +96,9 @@ def put_blob(
 
     Storing an id again replaces its bytes, for the same record only. The connection stays locked
     while chunks are read, so have them ready. Raises ``ConnectionNotFound``, and
-    ``InvalidRequest`` for an invalid id or media type or an erased record.
+    ``InvalidRequest`` for an invalid id or media type or an erased record, and ``StorageFull``.
     """
+    check_disk_limit()
     blob = Blob(
         connection_id=connection_id,
         blob_id=_validate(blob_id or "blb_" + secrets.token_hex(12), BLOB_ID, "blob_id"),

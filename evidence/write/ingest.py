@@ -16,6 +16,7 @@ from functools import partial
 
 from evidence.write import targets
 from evidence.write.batches import Batch, BatchPreparer, StreamAddress
+from evidence.write.disk_usage import check_disk_limit
 from evidence.write.ndjson import NdjsonLine
 from evidence.write.receipts import Receipt, ReceiptCode
 from evidence.write.reindex import IndexMaintenance
@@ -153,7 +154,8 @@ def ingest_stream(
     """Import lines ``{key, data, emitted_at, op}`` of one stream (contract 5.3).
 
     Raises ``ConnectionNotFound``, ``ConnectionNotWritable`` or ``StreamNotDeclared`` before
-    reading, ``IngestStorageError`` when a batch cannot be stored; earlier batches stay.
+    reading, ``IngestStorageError`` when a batch cannot be stored and ``StorageFull`` at the disk
+    limit of the owner; earlier batches stay.
     """
     registry = targets.load_one_target(owner_id, connection_id=connection_id, stream=stream)
     preparer = BatchPreparer(registry, StreamAddress(connection_id, stream), now)
@@ -173,8 +175,8 @@ def ingest_lines(
     """Import lines ``{connection_id, stream, key, data, emitted_at, op}`` of all connections.
 
     ``on_progress`` is called after each committed batch. ``executor`` runs index maintenance, see
-    ``reindex.maintenance_thread``. Raises ``IngestStorageError`` when a batch cannot be stored;
-    earlier batches stay.
+    ``reindex.maintenance_thread``. Raises ``IngestStorageError`` when a batch cannot be stored and
+    ``StorageFull`` at the disk limit of the owner; earlier batches stay.
     """
     preparer = BatchPreparer(targets.load_all_targets(owner_id), None, now)
     maintenance = IndexMaintenance(executor)
@@ -186,12 +188,12 @@ def ingest_in_transaction(
 ) -> IngestResult:
     """Import lines as ``ingest_lines`` does, as a part of the caller's transaction.
 
-    The caller flushes indexes after it. Raises ``IngestStorageError``.
+    The caller flushes indexes after it. Raises ``IngestStorageError`` or ``StorageFull``.
     """
     preparer = BatchPreparer(targets.load_all_targets(owner_id), None, now)
     outcome, run = IngestResult(), IngestRun(now)
     for batch in preparer.batches(lines):
-        _add_batch(outcome, batch, write_batch(batch.records, run=run), on_receipt)
+        _add_batch(outcome, batch, _write(batch, run), on_receipt)
     return outcome
 
 
@@ -205,7 +207,7 @@ def _ingest(
 ) -> IngestResult:
     outcome = IngestResult()
     for batch in prepare_ahead(preparer.batches(lines)):
-        result = write_batch(batch.records, run=run)
+        result = _write(batch, run)
         _add_batch(outcome, batch, result, on_receipt)
         with storage_errors():
             maintenance.note(result.rows, run.first_seq.keys())
@@ -214,6 +216,12 @@ def _ingest(
     with storage_errors():
         maintenance.finish()
     return outcome
+
+
+def _write(batch: Batch, run: IngestRun) -> WriteResult:
+    if any(record.derived is not None for record in batch.records):
+        check_disk_limit()
+    return write_batch(batch.records, run=run)
 
 
 def _add_batch(
