@@ -8,10 +8,14 @@ from evidence.models.owners import Owner
 
 
 class SetupLink(models.Model):
-    """A one-time link for setting the owner's name and password; only its hash is stored."""
+    """A one-time link for setting an owner's user name and password; only its hash is stored.
+
+    An invitation has no owner: its use creates one. ``name`` is the user name that it proposes.
+    """
 
     digest = models.BinaryField(primary_key=True)
-    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
+    owner = models.ForeignKey(Owner, null=True, on_delete=models.CASCADE, related_name="+")
+    name = models.TextField(default="")
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)

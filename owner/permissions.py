@@ -13,7 +13,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
-from evidence.models.owners import Owner, acting_for
+from evidence.models.owners import Owner, acting_for, present_owners
 from owner import second_factor
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
@@ -53,7 +53,7 @@ def account_owner(user: AbstractBaseUser | AnonymousUser) -> Owner | None:
     if not isinstance(user, User) or not user.is_active:
         return None
     if not hasattr(user, _OWNER):
-        setattr(user, _OWNER, Owner.unscoped.filter(user=user).first())
+        setattr(user, _OWNER, present_owners().filter(user=user).first())
     owner: Owner | None = getattr(user, _OWNER)
     return owner
 

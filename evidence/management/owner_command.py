@@ -13,6 +13,7 @@ from evidence.models.owners import (
     SeveralOwnersError,
     acting_for,
     get_or_create_owner,
+    present_owners,
 )
 
 
@@ -67,12 +68,12 @@ def named_owner(name: str | None) -> Owner:
             raise CommandError(
                 f"This installation has several owners. Name one with --owner: {_names()}."
             ) from None
-    found = Owner.unscoped.filter(Q(owner_id=name) | Q(user__username=name)).first()
+    found = present_owners().filter(Q(owner_id=name) | Q(user__username__iexact=name)).first()
     if found is None:
         raise CommandError(f"No owner is called {name}. There are: {_names()}.")
     return found
 
 
 def _names() -> str:
-    owners = Owner.unscoped.select_related("user").order_by("created_at", "owner_id")[:20]
+    owners = present_owners().select_related("user")[:20]
     return ", ".join(owner.user.get_username() if owner.user else owner.pk for owner in owners)

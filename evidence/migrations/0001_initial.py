@@ -202,6 +202,7 @@ class Migration(migrations.Migration):
             ("is_administrator", BooleanField(db_default=False, default=False)),
             ("disk_limit_bytes", BigIntegerField(blank=True, null=True)),
             ("created_at", DateTimeField()),
+            ("removed_at", DateTimeField(blank=True, null=True)),
             constraints=[
                 CheckConstraint(
                     condition=Q(("owner_id__regex", "^[a-z0-9]{1,32}$")),

@@ -168,6 +168,8 @@ class Owner(models.Model):
     # The largest size of the owner's records and files in bytes; null has no limit.
     disk_limit_bytes = models.BigIntegerField(null=True, blank=True)
     created_at = models.DateTimeField()
+    # When a household let the owner go; the row stays for the ledger and for receipts.
+    removed_at = models.DateTimeField(null=True, blank=True)
 
     unscoped = models.Manager["Owner"]()
 
@@ -185,10 +187,22 @@ class Owner(models.Model):
         return self.display_name
 
 
+def present_owners() -> models.QuerySet[Owner]:
+    """Return the owners who were not removed, the first one first."""
+    return Owner.unscoped.filter(removed_at=None).order_by("created_at", "owner_id")
+
+
 def first_owner(now: dt.datetime) -> Owner:
     """Return the administrator who was there first, created on first use."""
-    owners = Owner.unscoped.filter(is_administrator=True).order_by("created_at", "owner_id")
-    return owners.first() or create_owner(now, is_administrator=True)
+    administrator = present_owners().filter(is_administrator=True).first()
+    return administrator or create_owner(now, is_administrator=True)
+
+
+def is_last_administrator(owner_id: str) -> bool:
+    """Return whether other owners would have nobody to keep their installation."""
+    others = present_owners().exclude(pk=owner_id)
+    own = present_owners().filter(pk=owner_id, is_administrator=True)
+    return others.exists() and own.exists() and not others.filter(is_administrator=True).exists()
 
 
 def get_or_create_owner(now: dt.datetime) -> Owner:
@@ -196,7 +210,7 @@ def get_or_create_owner(now: dt.datetime) -> Owner:
 
     Raises ``SeveralOwnersError`` where there are others: then the caller has to name one.
     """
-    if len(Owner.unscoped.all()[:2]) > 1:
+    if len(present_owners()[:2]) > 1:
         raise SeveralOwnersError
     return first_owner(now)
 

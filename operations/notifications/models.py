@@ -18,6 +18,7 @@ class NotificationKind(models.TextChoices):
     FAILED_BACKUP = "failed_backup", "A backup failed"
     STOPPED_ACCOUNT = "stopped_account", "A live account stopped syncing"
     DIGEST = "digest", "What apps read, once a month"
+    SIGN_IN = "sign_in", "A set-up link for your account was made"
 
 
 class NotificationChannel(Owned):

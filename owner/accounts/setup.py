@@ -1,20 +1,23 @@
-"""One-time links that set the owner's user name and password, and the page that they open.
+"""One-time links that set an owner's user name and password, and the page that they open.
 
 A link contains 256 random bits and is stored as a keyed hash. It ends when it is used, after 24 hours,
-or when another is created, so at most one is valid at a time.
+or when another is created for the same owner. An invitation is a link whose use creates an owner; it
+reaches nothing of those who are here already.
 """
 
 import secrets
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth import get_user_model, login, password_validation
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
@@ -22,8 +25,10 @@ from django.views.decorators.http import require_http_methods
 from typing_extensions import override
 
 from evidence.access.crypto import digest_for, digests_for
-from evidence.models.owners import Owner
+from evidence.models.owners import Owner, acting_for, create_owner
 from evidence.write.app_data import AppData
+from operations.notifications.models import NotificationKind
+from operations.notifications.store import notify
 from owner import second_factor
 from owner.accounts import sign_in_throttle, step_up
 from owner.models import SetupLink
@@ -37,6 +42,11 @@ if TYPE_CHECKING:
 
 LIFETIME = timedelta(hours=24)
 PURPOSE = "setup link"
+NAME_TAKEN = "This user name is taken. Choose another."
+LINK_MADE = (
+    "A set-up link for your account was made on the server. Whoever opens it chooses your user name"
+    " and password."
+)
 
 
 class InvalidLinkError(Exception):
@@ -53,13 +63,40 @@ def create_link(owner: Owner, *, now: datetime) -> str:
     with transaction.atomic():
         sign_in_throttle.reset_throttle()
         SetupLink.unscoped.filter(owner=owner).delete()
-        SetupLink.unscoped.create(
-            digest=digest_for(PURPOSE, token),
-            owner=owner,
-            created_at=now,
-            expires_at=now + LIFETIME,
-        )
+        _store_link(token, owner=owner, now=now)
+        if owner.user is not None:
+            with acting_for(owner.owner_id):
+                key = f"{now:%Y-%m-%d %H:%M:%S.%f}"
+                notify(NotificationKind.SIGN_IN, key=key, text=LINK_MADE, path="/", now=now)
     return token
+
+
+def create_invitation(*, name: str = "", now: datetime) -> str:
+    """Return a new token with which somebody becomes another owner of this installation."""
+    token = secrets.token_urlsafe(32)
+    SetupLink.unscoped.filter(owner=None, expires_at__lte=now).delete()
+    _store_link(token, name=name, now=now)
+    return token
+
+
+def _store_link(token: str, *, owner: Owner | None = None, name: str = "", now: datetime) -> None:
+    SetupLink.unscoped.create(
+        digest=digest_for(PURPOSE, token),
+        owner=owner,
+        name=name,
+        created_at=now,
+        expires_at=now + LIFETIME,
+    )
+
+
+def link_url(token: str) -> str:
+    """Return where the token is opened."""
+    return f"{settings.PDPP_PUBLIC_URL}{reverse('set-up', args=[token])}"
+
+
+def recent_link(owner_id: str, *, since: datetime) -> SetupLink | None:
+    """Return the link that was made for an owner since then, used or not."""
+    return SetupLink.unscoped.filter(owner_id=owner_id, created_at__gte=since).first()
 
 
 def _valid_links(token: str, now: datetime) -> "QuerySet[SetupLink]":
@@ -67,14 +104,13 @@ def _valid_links(token: str, now: datetime) -> "QuerySet[SetupLink]":
     return links.filter(used_at=None, expires_at__gt=now)
 
 
-def link_owner(token: str, *, now: datetime) -> Owner | None:
-    """Return whose account the token sets, or None if it cannot be redeemed."""
-    link = _valid_links(token, now).select_related("owner__user").first()
-    return None if link is None else link.owner
+def find_link(token: str, *, now: datetime) -> SetupLink | None:
+    """Return the link of a token, or None if it cannot be redeemed."""
+    return _valid_links(token, now).select_related("owner__user").first()
 
 
 @transaction.atomic
-def redeem(token: str, *, username: str, password: str, now: datetime) -> "User":
+def redeem(token: str, *, username: str, password: str, now: datetime) -> tuple[Owner, "User"]:
     """Set an owner's user name and password, end their sessions and disable the second factor.
 
     Works once. Raises InvalidLinkError, and IntegrityError where the name was taken meanwhile.
@@ -82,7 +118,7 @@ def redeem(token: str, *, username: str, password: str, now: datetime) -> "User"
     link = _valid_links(token, now).select_for_update().first()
     if link is None:
         raise InvalidLinkError
-    owner = link.owner
+    owner = link.owner or create_owner(now)
     user = owner.user or get_user_model()()
     user.username = username
     user.is_active = True
@@ -93,7 +129,7 @@ def redeem(token: str, *, username: str, password: str, now: datetime) -> "User"
     owner.save(update_fields=["user"])
     link.used_at = now
     link.save(update_fields=["used_at"])
-    return user
+    return owner, user
 
 
 class SetUpForm(PreferencesForm):
@@ -116,23 +152,21 @@ class SetUpForm(PreferencesForm):
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 
-    def __init__(
-        self, data: Mapping[str, str] | None, *, account: "User | None", **kwargs: Any
-    ) -> None:
-        super().__init__(data, **kwargs)
-        self._account = account
-        self.initial["username"] = account.get_username() if account else ""
+    def __init__(self, data: Mapping[str, str] | None, *, link: SetupLink, proposed: str) -> None:
+        super().__init__(data, current=link.owner or Owner(), proposed=proposed)
+        self._account = None if link.owner is None else link.owner.user
+        self.initial["username"] = self._account.get_username() if self._account else link.name
         self.order_fields(["username", "password", "again"])
 
     def clean_username(self) -> str:
         name: str = self.cleaned_data["username"]
         users = get_user_model()
         users.username_validator(name)
-        others = users.objects.filter(username=name)
+        others = users.objects.filter(username__iexact=name)
         if self._account is not None:
             others = others.exclude(pk=self._account.pk)
         if others.exists():
-            raise forms.ValidationError("This user name is taken. Choose another.")
+            raise forms.ValidationError(NAME_TAKEN)
         return name
 
     @override
@@ -162,22 +196,15 @@ def set_up(request: HttpRequest, token: str) -> HttpResponse:
         response = _page(request, "throttled", context={"text": str(error)}, status=429)
         response["Retry-After"] = str(error.retry_after)
         return response
-    owner = link_owner(token, now=now)
-    if owner is None:
+    link = find_link(token, now=now)
+    if link is None:
         return _page(request, "link_invalid", context={}, status=410)
     attempt.succeeded()
-    account = owner.user
-    form = SetUpForm(
-        request.POST or None,
-        account=account,
-        current=owner,
-        proposed=browser_language(request),
-    )
+    form = SetUpForm(request.POST or None, link=link, proposed=browser_language(request))
     if not form.is_valid():
-        context = {"form": form, "has_account": account is not None}
-        return _page(request, "set_up", context=context, status=200 if not form.errors else 422)
+        return _form_page(request, form, link)
     try:
-        user = redeem(
+        owner, user = redeem(
             token,
             username=form.cleaned_data["username"],
             password=form.cleaned_data["password"],
@@ -185,10 +212,22 @@ def set_up(request: HttpRequest, token: str) -> HttpResponse:
         )
     except InvalidLinkError:
         return _page(request, "link_invalid", context={}, status=410)
+    except IntegrityError:
+        form.add_error("username", NAME_TAKEN)
+        return _form_page(request, form, link)
     form.save(owner)
     login(request, user, backend="django.contrib.auth.backends.ModelBackend")
     step_up.mark_confirmed(request)
     return redirect("home")
+
+
+def _form_page(request: HttpRequest, form: SetUpForm, link: SetupLink) -> HttpResponse:
+    context = {
+        "form": form,
+        "has_account": link.owner is not None and link.owner.user is not None,
+        "is_invitation": link.owner is None,
+    }
+    return _page(request, "set_up", context=context, status=422 if form.errors else 200)
 
 
 def _page(

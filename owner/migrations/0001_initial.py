@@ -14,6 +14,7 @@ from django.db.models import (
     ForeignKey,
     PositiveIntegerField,
     Q,
+    TextField,
 )
 
 from evidence.migrations import refers, row_id, table
@@ -31,7 +32,8 @@ class Migration(migrations.Migration):
         table(
             "SetupLink",
             ("digest", BinaryField(primary_key=True, serialize=False)),
-            ("owner", refers("evidence.owner", CASCADE)),
+            ("owner", refers("evidence.owner", CASCADE, null=True)),
+            ("name", TextField(default="")),
             ("created_at", DateTimeField()),
             ("expires_at", DateTimeField()),
             ("used_at", DateTimeField(blank=True, null=True)),

@@ -44,6 +44,7 @@ class Migration(migrations.Migration):
                             ("failed_backup", "A backup failed"),
                             ("stopped_account", "A live account stopped syncing"),
                             ("digest", "What apps read, once a month"),
+                            ("sign_in", "A set-up link for your account was made"),
                         ]
                     ),
                     default=list,
@@ -78,6 +79,7 @@ class Migration(migrations.Migration):
                         ("failed_backup", "A backup failed"),
                         ("stopped_account", "A live account stopped syncing"),
                         ("digest", "What apps read, once a month"),
+                        ("sign_in", "A set-up link for your account was made"),
                     ]
                 ),
             ),

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
-from django.urls import reverse
 from django.utils import timezone
 from typing_extensions import override
 
@@ -29,9 +27,4 @@ class Command(BaseCommand):
     def handle(self, *args: Any, owner: str | None, **options: Any) -> None:
         with schema_version.migrate_once():
             link = setup.create_link(named_owner(owner), now=timezone.now())
-        self.stdout.write(address(link))
-
-
-def address(token: str) -> str:
-    """Where the owner opens a set-up token."""
-    return f"{settings.PDPP_PUBLIC_URL}{reverse('set-up', args=[token])}"
+        self.stdout.write(setup.link_url(link))

@@ -40,7 +40,6 @@ from operations.backup import schedule
 from operations.demo_data import DemoTokens
 from operations.notifications import delivery
 from owner.accounts import setup
-from owner.management.commands.setup_link import address
 from owner.records import people_index
 from owner.setup_snippets import MCP, REST, token_snippets
 from pdpp_site import reloader
@@ -214,7 +213,9 @@ def _startup_info() -> StartupInfo:
 def _setup_instructions(owner: Owner, now: datetime) -> str:
     """Return a set-up link for a terminal; for a log, the command that creates one."""
     is_logged = not settings.EMBEDDED or _is_logged_by_systemd()
-    return "manage.py setup-link" if is_logged else address(setup.create_link(owner, now=now))
+    return (
+        "manage.py setup-link" if is_logged else setup.link_url(setup.create_link(owner, now=now))
+    )
 
 
 def _is_logged_by_systemd() -> bool:

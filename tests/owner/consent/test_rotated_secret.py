@@ -89,11 +89,11 @@ def test_a_browser_stays_signed_in_and_recovery_codes_and_links_go_on_meanwhile(
     assert browser.session.get("_auth_user_id") == str(owner.pk)
     assert second_factor.verify_code(owner, first)
     assert not second_factor.verify_code(owner, first)
-    assert setup.link_owner(link, now=timezone.now()) is not None
+    assert setup.find_link(link, now=timezone.now()) is not None
 
     keys("retire", "secret")
     assert not second_factor.verify_code(owner, second)
-    assert setup.link_owner(link, now=timezone.now()) is None
+    assert setup.find_link(link, now=timezone.now()) is None
 
 
 def test_the_ledger_is_whole_over_the_end_of_the_secret(used: World, keys: Any) -> None:
