@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TypedDict
 
-from django.contrib.auth import get_user_model
+from django.contrib.auth import SESSION_KEY, get_user_model
 from django.contrib.sessions.models import Session
 from django.db import transaction
 
@@ -20,7 +20,7 @@ from evidence.access.grant_lifecycle import delete_access, revoke_grants_of_conn
 from evidence.errors import ConnectionNotFound
 from evidence.models.digests import key_digest
 from evidence.models.erasures import Erasure
-from evidence.models.owners import current_owner
+from evidence.models.owners import current_owner, let_go
 from evidence.write import app_data
 from evidence.write.connection_erasure import (
     delete_connection,
@@ -150,18 +150,29 @@ def _erase_owner(erasure: Erasure, now: datetime) -> Iterator[Erasure]:
         for connection_id in connection_ids:
             yield from _erase_connection(erasure, connection_id, now)
     _delete_files(None, include_queued=True)
-    _run_once(erasure, lambda: _delete_owner(current_owner()), now)
+    _run_once(erasure, lambda: _delete_owner(current_owner(), now), now)
 
 
-def _delete_owner(owner_id: str) -> Counter[str]:
+def _delete_owner(owner_id: str, now: datetime) -> Counter[str]:
     removed = sum((data.delete_owner(owner_id) for data in app_data.registered()), Counter[str]())
     removed += delete_access(owner_id)
     user_id = owner_account_id(owner_id)
     removed += delete_owner_data(owner_id)
     if user_id is not None:
         removed["accounts"] = get_user_model().objects.filter(pk=user_id).delete()[0]
-    removed["sessions"] = Session.objects.all().delete()[0]
+        removed["sessions"] = _delete_sessions(user_id)
+    let_go(owner_id, now=now)
     return +removed
+
+
+def _delete_sessions(user_id: int) -> int:
+    """Delete the sessions of an account, and of nobody else; each says whose it is."""
+    own = [row.pk for row in Session.objects.iterator() if _user_of(row) == str(user_id)]
+    return Session.objects.filter(pk__in=own).delete()[0]
+
+
+def _user_of(session: Session) -> object:
+    return session.get_decoded().get(SESSION_KEY)
 
 
 def _repeat_step(

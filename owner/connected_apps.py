@@ -33,7 +33,7 @@ from evidence.ledger.readings import APPS, Reading, last_days, list_readings, su
 from evidence.models.grants import Grant, PermissionRequest
 from evidence.models.owners import current_owner
 from owner.grants.term_forms import usage_texts
-from owner.permissions import is_owner, owner_required
+from owner.permissions import account_owner, is_owner, owner_required
 from owner.text import describe_terms, format_time, pluralize
 
 USAGE_DAYS = 7
@@ -195,7 +195,7 @@ def _overall_state(states: Iterable[GrantState]) -> GrantState:
 
 
 def unseen_alerts(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: alerts and open permission requests, queried only where a page shows them."""
+    """Context processor: what pages show to their owner, queried only where a page shows it."""
 
     def alerts() -> list[AlertMessage]:
         return open_alerts(current_owner()) if _is_signed_in(request) else []
@@ -203,9 +203,14 @@ def unseen_alerts(request: HttpRequest) -> dict[str, Any]:
     def requests() -> list[PermissionRequest]:
         return open_requests(current_owner(), now=timezone.now()) if _is_signed_in(request) else []
 
+    def administrator() -> bool:
+        owner = account_owner(request.user) if _is_signed_in(request) else None
+        return owner is not None and owner.is_administrator
+
     loaders: dict[str, Callable[[], object]] = {
         "owner_alerts": alerts,
         "waiting_requests": requests,
+        "is_administrator": administrator,
     }
     return {name: SimpleLazyObject(load) for name, load in loaders.items()}
 

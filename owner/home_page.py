@@ -28,6 +28,7 @@ from operations.backup import plans, schedule
 from operations.backup import schedule as backup_status
 from operations.demo_data import CLIENT_NAME, remove_demo
 from operations.notifications.store import list_channels
+from owner.accounts.setup import recent_link
 from owner.overview import RECENT, overview, recent_readings
 from owner.permissions import owner_required
 from owner.text import format_time, pluralize
@@ -50,6 +51,7 @@ class Attention:
 def attention(owner_id: str, *, now: datetime) -> list[Attention]:
     """Return what needs the owner, tripwires first."""
     return [
+        *_set_up_links(owner_id, now),
         *_alerts(owner_id),
         *_permission_requests(owner_id, now),
         *_refusals(owner_id, now),
@@ -59,6 +61,18 @@ def attention(owner_id: str, *, now: datetime) -> list[Attention]:
         *_ending(owner_id, now),
         *_channels(owner_id),
     ]
+
+
+def _set_up_links(owner_id: str, now: datetime) -> Iterator[Attention]:
+    """Yield a link that was made while there was a sign-in: its holder takes the account over."""
+    link = recent_link(owner_id, since=now - RECENT)
+    if link is not None and link.replaces_account:
+        made = format_time(link.created_at)
+        yield Attention(
+            f"A set-up link for your account was made on the server on {made}.",
+            "Change your password if that was not you",
+            reverse("admin:password_change"),
+        )
 
 
 def _alerts(owner_id: str) -> list[Attention]:

@@ -11,11 +11,13 @@ class SetupLink(models.Model):
     """A one-time link for setting an owner's user name and password; only its hash is stored.
 
     An invitation has no owner: its use creates one. ``name`` is the user name that it proposes.
+    ``replaces_account`` says that the owner had an account when it was made, and so is told.
     """
 
     digest = models.BinaryField(primary_key=True)
     owner = models.ForeignKey(Owner, null=True, on_delete=models.CASCADE, related_name="+")
     name = models.TextField(default="")
+    replaces_account = models.BooleanField(default=False)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)

@@ -83,19 +83,9 @@ YOUR_RECORDS = (
         "evidence_erasures",
     ),
 )
-YOUR_ACCOUNT = (
-    Entry("Accounts", "Who can sign in here.", "auth_user_changelist"),
-    Entry("Change password", "A new password for these pages.", "password_change"),
-    Entry(
-        "Second factor",
-        "Ask for a passkey or a code too, so that a password alone opens nothing.",
-        "second_factor",
-    ),
-)
 SECTIONS = (
     Section("Who may read", WHO_MAY_READ),
     Section("Your records", YOUR_RECORDS),
-    Section("Your account", YOUR_ACCOUNT),
 )
 
 

@@ -5,7 +5,7 @@ from django.urls import path
 from owner import admin as admin  # registers the admin pages
 from owner.account_choices import account_choices
 from owner.account_sign_in import sign_in_again, sign_in_form, signed_in
-from owner.accounts.second_factor_views import second_factor_check
+from owner.accounts.second_factor_views import second_factor_check, second_factor_page
 from owner.accounts.setup import set_up
 from owner.accounts.sign_in import add_passkey, confirm, passkey_options, remove_passkey, sign_in
 from owner.activity.activity_page import activity_page
@@ -25,6 +25,7 @@ from owner.grants.give_access_page import give_access
 from owner.grants.narrow_page import narrow_page
 from owner.grants.permission_page import permission_page
 from owner.home_page import remove_demo_data
+from owner.household import owners_page, remove_owner
 from owner.live_accounts import account_list, account_page, connect_account
 from owner.notifications_page import add_channel, notifications_page
 from owner.oauth.agent_connect import agent_connect, poll_token
@@ -52,6 +53,7 @@ urlpatterns = [
     path("login", sign_in, name="login"),
     path("login/second", second_factor_check, name="second-factor"),
     path("login/confirm", confirm, name="confirm"),
+    path("second-factor", second_factor_page, name="second-factor-settings"),
     path("login/passkeys/add", add_passkey, name="passkey-add"),
     path("login/passkeys/remove", remove_passkey, name="passkey-remove"),
     path("login/passkeys/options/<str:purpose>", passkey_options, name="passkey-options"),
@@ -88,6 +90,8 @@ urlpatterns = [
     path("backups/store", store_page, name="backup-store"),
     path("backups/<int:number>/drill", drill_page, name="backup-drill"),
     path("storage", storage_page, name="storage"),
+    path("owners", owners_page, name="owners"),
+    path("owners/<str:owner_id>/remove", remove_owner, name="owner-remove"),
     path("demo/remove", remove_demo_data, name="remove-demo"),
     path("activity", activity_page, name="activity"),
     path("activity/reading", reading_page, name="activity-reading"),

@@ -205,6 +205,13 @@ def is_last_administrator(owner_id: str) -> bool:
     return others.exists() and own.exists() and not others.filter(is_administrator=True).exists()
 
 
+def let_go(owner_id: str, *, now: dt.datetime) -> None:
+    """Leave an owner without records out of the household; the only one stays, to begin again."""
+    if present_owners().exclude(pk=owner_id).exists():
+        gone = {"removed_at": now, "is_administrator": False}
+        present_owners().filter(pk=owner_id).order_by().update(**gone)
+
+
 def get_or_create_owner(now: dt.datetime) -> Owner:
     """Return the only owner of the installation, who administers it; created on first use.
 

@@ -24,15 +24,16 @@ PROTECTED = frozenset(
         "give-access",
         "admin:evidence_grant_token",
         "admin:password_change",
-        "admin:second_factor",
+        "second-factor-settings",
         "backup-key",
         "backup-schedule",
         "backup-store",
+        "owner-remove",
     }
 )
 """Pages that erase, create keys or change how the owner signs in."""
-PROTECTED_FORMS = frozenset({"account", "account-choices"})
-"""Pages whose forms can delete records or replace a password."""
+PROTECTED_FORMS = frozenset({"account", "account-choices", "owners"})
+"""Pages whose forms can delete records, replace a password or invite."""
 
 
 class ProxySignInMiddleware(RemoteUserMiddleware):

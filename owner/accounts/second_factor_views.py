@@ -27,7 +27,7 @@ from typing_extensions import override
 
 from owner import passkeys, second_factor
 from owner.accounts import known_browsers, sign_in_throttle, step_up
-from owner.permissions import is_owner, is_owner_account, with_security_headers
+from owner.permissions import is_owner, is_owner_account, owner_required, with_security_headers
 from owner.site import page
 
 
@@ -201,6 +201,7 @@ def passkey_context(user: User) -> dict[str, Any]:
 
 
 @sensitive_post_parameters()
+@owner_required
 def second_factor_page(request: HttpRequest) -> HttpResponse:
     """Set up or switch off the second factor, or renew the recovery codes."""
     user = cast("User", request.user)
@@ -241,7 +242,7 @@ def _change_with_code(request: HttpRequest, user: User, action: str) -> HttpResp
 
 
 def recovery_codes_page(request: HttpRequest, codes: list[str]) -> HttpResponse:
-    context = {"codes": codes, "back": reverse("admin:second_factor")}
+    context = {"codes": codes, "back": reverse("second-factor-settings")}
     return page(
         request, "accounts/recovery_codes", title="Recovery codes", context=context
     ).render()

@@ -84,9 +84,15 @@ def _store_link(token: str, *, owner: Owner | None = None, name: str = "", now: 
         digest=digest_for(PURPOSE, token),
         owner=owner,
         name=name,
+        replaces_account=owner is not None and owner.user is not None,
         created_at=now,
         expires_at=now + LIFETIME,
     )
+
+
+def open_invitations(*, now: datetime) -> int:
+    """Return how many invitations can still be used."""
+    return SetupLink.unscoped.filter(owner=None, used_at=None, expires_at__gt=now).count()
 
 
 def link_url(token: str) -> str:

@@ -191,7 +191,7 @@ def passkey_options(request: HttpRequest, purpose: str) -> JsonResponse:
     if not is_owner_account(user) or (purpose == passkeys.ADD and not is_owner(user)):
         return JsonResponse({"error": "Sign in first."}, status=403)
     if purpose == passkeys.ADD and step_up.is_needed(request):
-        return JsonResponse({"confirm": step_up.url(reverse("admin:second_factor"))}, status=403)
+        return JsonResponse({"confirm": step_up.url(reverse("second-factor-settings"))}, status=403)
     try:
         options = passkeys.begin(cast("User", user), request.session, purpose, now=timezone.now())
     except ValueError:
@@ -204,7 +204,7 @@ def passkey_options(request: HttpRequest, purpose: str) -> JsonResponse:
 @owner_required
 def add_passkey(request: HttpRequest) -> HttpResponse:
     """Add the passkey that the browser created. Shows recovery codes after the first device."""
-    user, back = cast("User", request.user), reverse("admin:second_factor")
+    user, back = cast("User", request.user), reverse("second-factor-settings")
     if step_up.is_needed(request):
         return redirect(step_up.url(back))
     had_codes = second_factor.count_recovery_codes(user) > 0
@@ -226,7 +226,7 @@ def add_passkey(request: HttpRequest) -> HttpResponse:
 @owner_required
 def remove_passkey(request: HttpRequest) -> HttpResponse:
     """Remove a passkey. With the last device, the recovery codes go too."""
-    user, back = cast("User", request.user), reverse("admin:second_factor")
+    user, back = cast("User", request.user), reverse("second-factor-settings")
     if step_up.is_needed(request):
         return redirect(step_up.url(back))
     if passkeys.remove(user, request.POST.get("id", "")):

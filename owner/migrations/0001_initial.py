@@ -34,6 +34,7 @@ class Migration(migrations.Migration):
             ("digest", BinaryField(primary_key=True, serialize=False)),
             ("owner", refers("evidence.owner", CASCADE, null=True)),
             ("name", TextField(default="")),
+            ("replaces_account", BooleanField(default=False)),
             ("created_at", DateTimeField()),
             ("expires_at", DateTimeField()),
             ("used_at", DateTimeField(blank=True, null=True)),

@@ -15,7 +15,7 @@ from evidence.access.grant_text import humanize
 from evidence.erasure import erase_record
 from evidence.models.connections import Connection
 from evidence.models.erasures import Erasure
-from evidence.models.owners import current_owner
+from evidence.models.owners import current_owner, is_last_administrator
 from evidence.write.erasure_orders import ErasureScope, create_erasure, get_receipt, list_receipts
 from operations.erasure_text import count_rows, describe_kept, describe_scope, format_counts
 from owner.site import page
@@ -25,6 +25,10 @@ BY = "the owner, on these pages"
 LATEST = 50
 REFRESH_SECONDS = 3
 WORD = "erase everything"
+LAST_ADMINISTRATOR = (
+    "You are the last administrator of the owners on this server. Make another one administrator"
+    " first."
+)
 BUTTONS = {
     ErasureScope.RECORD: "Erase this record",
     ErasureScope.STREAM: "Erase this stream",
@@ -55,6 +59,8 @@ class EraseForm(forms.Form):
         word: str = self.cleaned_data["word"]
         if word.strip().lower() != WORD:
             raise forms.ValidationError(f"Type “{WORD}” to go on.")
+        if is_last_administrator(current_owner()):
+            raise forms.ValidationError(LAST_ADMINISTRATOR)
         return word
 
 

@@ -15,7 +15,7 @@ from tests.world import World
 
 pytestmark = pytest.mark.slow
 
-PAGE = "/admin/auth/user/second-factor/"
+PAGE = "/second-factor"
 
 
 @pytest.fixture

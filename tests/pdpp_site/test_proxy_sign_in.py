@@ -204,7 +204,7 @@ PROTECTED = (
     "/connected/give",
     f"/admin/evidence/connection/keep/?connection={PERSONAL}",
     "/admin/password_change/",
-    "/admin/auth/user/second-factor/",
+    "/second-factor",
     "/backups/key",
     "/backups/schedule",
     "/backups/store",

@@ -27,7 +27,7 @@ from tests.world import World
 pytestmark = pytest.mark.django_db
 
 PASSWORD = "correct horse battery"
-PAGE = "/admin/auth/user/second-factor/"
+PAGE = "/second-factor"
 START = "2026-11-22T12:00:00Z"
 
 
