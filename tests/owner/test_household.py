@@ -1,7 +1,6 @@
 """Three owners in one installation, with the same labels, ids, apps and record keys, over HTTP."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from io import StringIO
@@ -496,7 +495,7 @@ def test_wrong_passwords_of_one_owner_do_not_lock_another_out(household: Househo
 
 
 @pytest.fixture
-def full(household: Household, monkeypatch: pytest.MonkeyPatch) -> Iterator[Household]:
+def full(household: Household, monkeypatch: pytest.MonkeyPatch) -> Household:
     """Bruno's limit is reached."""
     monkeypatch.setattr(disk_usage, "MEASURE_SECONDS", 0.0)
     page = household.open(ALICE, "/owners")
@@ -504,7 +503,7 @@ def full(household: Household, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hous
     form.fill("gigabytes", "0.00")
     household.browsers[ALICE].press(form, "action", "limit")
     assert Owner.unscoped.get(pk=BRUNO).disk_limit_bytes == 0
-    yield household
+    return household
 
 
 def test_nothing_new_is_stored_over_the_limit(full: Household) -> None:
