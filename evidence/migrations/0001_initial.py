@@ -194,7 +194,12 @@ class Migration(migrations.Migration):
         table(
             "Owner",
             ("owner_id", text_key()),
-            ("user", belongs(settings.AUTH_USER_MODEL, SET_NULL, blank=True, null=True)),
+            (
+                "user",
+                belongs(
+                    settings.AUTH_USER_MODEL, SET_NULL, blank=True, null=True, db_constraint=False
+                ),
+            ),
             ("display_name", TextField(default="Owner")),
             ("time_zone", TextField(db_default="UTC", default="UTC")),
             ("language", TextField(db_default="", default="")),

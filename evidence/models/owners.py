@@ -155,7 +155,12 @@ class Owner(models.Model):
 
     owner_id = models.TextField(primary_key=True, db_collation="C")
     user = models.OneToOneField(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+        settings.AUTH_USER_MODEL,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        db_constraint=False,  # each node of a cluster has a copy of this table, and none of accounts
+        related_name="+",
     )
     display_name = models.TextField(default="Owner")
     time_zone = models.TextField(default="UTC", db_default="UTC")

@@ -15,7 +15,6 @@ from django.db import ProgrammingError, connection, transaction
 from evidence.models.connections import EmbeddedStream
 from evidence.models.owners import across_owners, current_owner
 from evidence.search.embedding import Embedder
-from evidence.write import distribution
 from evidence.write.copy_format import copy_binary_rows
 from evidence.write.rows import RecordId
 
@@ -92,7 +91,6 @@ def _create(dimension: int, model_comment: str) -> None:
         for number in range(PARTITIONS):
             cursor.execute(PARTITION.format(number=number, modulus=PARTITIONS))
         cursor.execute("COMMENT ON TABLE evidence_passage IS %s", [model_comment])
-        distribution.distribute_if_others_are("evidence_passage")
         with across_owners():
             EmbeddedStream.unscoped.all().delete()
 

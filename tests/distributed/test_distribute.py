@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from evidence.write.distribution import placements
+from operations.distribution import placements
 from tests.world import World
 
 

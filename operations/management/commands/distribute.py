@@ -1,16 +1,16 @@
-"""``manage.py distribute``: place personal rows on the nodes of a Citus cluster."""
+"""``manage.py distribute``: place the rows of owners on the nodes of a Citus cluster."""
 
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from typing_extensions import override
 
-from evidence.write import distribution
+from operations import distribution
 
 
 class Command(BaseCommand):
     help = (
-        "Place the tables of personal rows on the nodes of a Citus cluster, by connection. Stop the"
+        "Place the rows of owners on the nodes of a Citus cluster, each owner on one node. Stop the"
         " servers first. Repeating it changes nothing; undistribute undoes it (docs/scale.md)."
     )
 
@@ -34,11 +34,14 @@ class Command(BaseCommand):
         except distribution.ClusterError as error:
             raise CommandError(str(error)) from error
         for placement in distribution.placements():
-            step = "unchanged" if placement.is_distributed else f"will have {shards} shards"
-            self.stdout.write(f"{placement.table}: rows by connection, on the nodes; {step}.")
+            how = (
+                "a copy on each node" if placement.is_everywhere else "rows by owner, on the nodes"
+            )
+            step = "unchanged" if placement.is_placed else "will be placed"
+            self.stdout.write(f"{placement.table}: {how}; {step}.")
         self.stdout.write("All other tables: on the coordinator; unchanged.")
         if dry_run:
             self.stdout.write("Nothing was changed (--dry-run).")
             return
         distribution.distribute(shards=shards)
-        self.stdout.write("Distributed. Start the servers with PDPP_DISTRIBUTED=true.")
+        self.stdout.write("Distributed. Start the servers.")

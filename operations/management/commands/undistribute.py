@@ -1,11 +1,11 @@
-"""``manage.py undistribute``: bring personal rows back from the nodes to the coordinator."""
+"""``manage.py undistribute``: bring the rows of owners back from the nodes to the coordinator."""
 
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from typing_extensions import override
 
-from evidence.write import distribution
+from operations import distribution
 
 
 class Command(BaseCommand):
@@ -22,7 +22,7 @@ class Command(BaseCommand):
         except distribution.ClusterError as error:
             raise CommandError(str(error)) from error
         for placement in distribution.placements():
-            step = "back to the coordinator" if placement.is_distributed else "unchanged"
+            step = "back to the coordinator" if placement.is_placed else "unchanged"
             self.stdout.write(f"{placement.table}: {step}.")
         if dry_run:
             self.stdout.write("Nothing was changed (--dry-run).")
