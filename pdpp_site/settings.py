@@ -141,8 +141,6 @@ _OPTIONS = DATABASES["default"].setdefault("OPTIONS", {})
 _OPTIONS["prepare_threshold"] = None if PDPP_PGBOUNCER else 0  # PgBouncer mixes connections
 if PDPP_DATABASE_POOL and not PDPP_PGBOUNCER:
     _OPTIONS["pool"] = {"min_size": 1, "max_size": PDPP_DATABASE_POOL, "timeout": 10}
-if not PDPP_PGBOUNCER:  # evidence.access.sql
-    _OPTIONS.setdefault("options", "-c plan_cache_mode=force_generic_plan")
 
 # --- accounts, pages, language -----------------------------------------------------------------
 AUTH_PASSWORD_VALIDATORS = [

@@ -39,8 +39,8 @@ STATISTICS: dict[str, list[str]] = {
         )
     ],
     "foreign": [
-        "INSERT INTO evidence_recordchange (connection_id, seq, stream, record_key, kind, recorded_at)"
-        " SELECT 'cin_of_statistics_' || n, 1, 'messages', 'same', 'c', now()"
+        "INSERT INTO evidence_recordchange (owner_id, connection_id, seq, stream, record_key, kind, recorded_at)"
+        " SELECT 'other', 'cin_of_statistics_' || n, 1, 'messages', 'same', 'c', now()"
         " FROM generate_series(1, 40000) n",
         "ANALYZE evidence_recordchange",
         "DELETE FROM evidence_recordchange WHERE connection_id LIKE 'cin_of_statistics_%'",
