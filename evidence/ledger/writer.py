@@ -57,7 +57,7 @@ _chain_locks = [threading.Lock() for _ in range(64)]
 
 
 ENTRY_TYPES = {
-    "owner_id": "text", "chain": "text", "seq": "bigint", "at": "timestamptz", "client_id": "text", "token_id": "text",
+    "chain": "text", "seq": "bigint", "at": "timestamptz", "client_id": "text", "token_id": "text",
     "request_id": "text", "route": "text", "covered": "text", "record_count": "int",
     "size_bytes": "bigint", "pseudonyms": "uuid[]", "record_digests": "bytea[]",
     "previous": "bytea", "digest": "bytea",
@@ -73,16 +73,16 @@ SHOWN_PLACEHOLDERS = "(%s::text, %s::text, %s::bigint)"
 RECORD_ANSWER = f"""
 -- Record one response if nothing has changed since it was read: its chains end where the caller says,
 -- its token, grants and connections are usable, and its records have their pseudonyms. Otherwise write nothing.
--- Parameters: entries with their seals; grants, streams and records shown; number of chains; number of
--- grants; owner id, connection ids, their number; owner id, pseudonyms, connection ids, number of pseudonyms;
--- token id; owner id, number of streams that must be far from their tripwire, or 0; owner id, initial slack,
--- initial slack. One query.
+-- Parameters: entries with their seals; grants, streams and records shown; owner id; number of chains; owner
+-- id, number of grants; owner id, connection ids, their number; owner id, pseudonyms, connection ids, number of pseudonyms;
+-- owner id, token id; owner id, number of streams that must be far from their tripwire, or 0; owner id, owner
+-- id, owner id, initial slack, initial slack. One query.
 WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true)),
 entry ({ENTRY_COLUMNS}, seal) AS (VALUES {{entries}}),
 shown (grant_id, stream, records) AS (VALUES {{shown}}),
 held AS MATERIALIZED (
-    SELECT c.chain FROM evidence_chain AS c JOIN entry AS e ON e.owner_id = c.owner_id AND e.chain = c.chain
-    WHERE c.seq = e.seq - 1 AND c.digest = e.previous
+    SELECT c.chain FROM evidence_chain AS c JOIN entry AS e ON e.chain = c.chain
+    WHERE c.owner_id = %s AND c.seq = e.seq - 1 AND c.digest = e.previous
     ORDER BY c.chain FOR UPDATE OF c
 ),
 verdict AS MATERIALIZED (
@@ -99,13 +99,13 @@ verdict AS MATERIALIZED (
     FROM durable
 ),
 added AS (
-    INSERT INTO evidence_disclosure ({ENTRY_COLUMNS})
-    SELECT {ENTRY_COLUMNS} FROM entry, verdict WHERE is_unchanged
+    INSERT INTO evidence_disclosure (owner_id, {ENTRY_COLUMNS})
+    SELECT %s, {ENTRY_COLUMNS} FROM entry, verdict WHERE is_unchanged
 ),
 moved AS (
     UPDATE evidence_chain AS c SET seq = e.seq, digest = e.digest, seal = e.seal
     FROM entry AS e, verdict
-    WHERE c.owner_id = e.owner_id AND c.chain = e.chain AND is_unchanged
+    WHERE c.owner_id = %s AND c.chain = e.chain AND is_unchanged
 ),
 watched AS (
     INSERT INTO evidence_watch AS w (owner_id, grant_id, stream, slack)
@@ -217,9 +217,7 @@ def _insert(
         ChainHead(entry.chain, entry.seq, entry.digest(head.digest))
         for entry, head in zip(entries, heads, strict=True)
     ]
-    rows = zip(
-        (_row(entry, draft.scope.owner_id) for entry in entries), heads, new_heads, strict=True
-    )
+    rows = zip(map(_row, entries), heads, new_heads, strict=True)
     shown: Sequence[tuple[object, ...]] = draft.shown or [(None, None, 0)]
     grants = 0 if draft.is_owners else len(heads)
     connection_ids = () if draft.is_owners else draft.connection_ids
@@ -231,10 +229,10 @@ def _insert(
     values: list[Any] = [
         *(value for row, old, new in rows for value in (*row, old.digest, new.digest, seal(new))),
         *(value for row in shown for value in row),
-        len(heads), grants, owner_id, text_array(connection_ids), len(connection_ids),
+        owner_id, len(heads), owner_id, grants, owner_id, text_array(connection_ids), len(connection_ids),
         owner_id, pseudonyms, text_array(draft.connection_ids), len(references),
-        draft.scope.token_id, owner_id, slack_needed,
-        *not_erased.values, owner_id, slack, slack,
+        owner_id, draft.scope.token_id, owner_id, slack_needed,
+        *not_erased.values, owner_id, owner_id, owner_id, slack, slack,
     ]  # fmt: skip
     is_unchanged, used_up = _run(values, len(heads), len(shown), not_erased.text)
     if not is_unchanged:
@@ -257,9 +255,9 @@ def _run(
     return is_unchanged, [(grant_id, stream) for _, grant_id, stream in used_up]
 
 
-def _row(entry: LedgerEntry, owner_id: str) -> tuple[Any, ...]:
+def _row(entry: LedgerEntry) -> tuple[Any, ...]:
     return (
-        owner_id, entry.chain, entry.seq, entry.at, entry.client_id, entry.token_id, entry.request_id,
+        entry.chain, entry.seq, entry.at, entry.client_id, entry.token_id, entry.request_id,
         entry.route, entry.covered, entry.record_count, entry.size_bytes,
         text_array(pseudonym.hex for pseudonym in entry.pseudonyms),
         text_array(f"\\x{digest.hex()}" for digest in entry.record_digests),
