@@ -77,9 +77,10 @@ _ALLOWED_CALLS: Mapping[str, tuple[int | None, int | None]] = {
     "recvfrom": (45, 207), "recvmsg": (47, 212), "getsockopt": (55, 209), "setsockopt": (54, 208),
     "getpeername": (52, 205), "getsockname": (51, 204), "shutdown": (48, 210),
 }  # fmt: skip
-"""System calls that Python and the libraries of importers make, none of which takes the path of a file
-that Landlock does not check. All others are denied: those that start programs, open sockets, send
-signals, change the mode, owner, times or attributes of files, or the scheduling of processes."""
+"""System calls that Python and the libraries of importers make. Of those that take a path, Landlock
+checks all but the ones that look at the size, times and mode of a file. All others are denied: those
+that start programs, open sockets, send signals, change the mode, owner, times or attributes of files,
+or the scheduling of processes."""
 _CLONE, _CLONE3, _OPEN, _OPENAT, _OPENAT2 = (56, 220), (435, 435), (2, None), (257, 56), (437, 437)
 _FCNTL, _IOCTL, _PRCTL, _SENDTO, _SENDMSG = (72, 25), (16, 29), (157, 167), (44, 206), (46, 211)
 _THREAD = 0x10000

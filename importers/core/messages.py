@@ -7,7 +7,11 @@ import orjson
 
 from importers.core.text import to_storable_json
 
-HEADER_MAX_BYTES = 64 * 1024 * 1024
+HEADER_MAX_BYTES = 32 * 1024 * 1024
+HEADER_MAX_VALUES = 1_000_000
+"""A value takes up to thirty times the memory of its text, such as each list of `[[],[],[]]`."""
+
+TOO_LONG = "sent too long a message"
 
 
 class MessageError(Exception):
@@ -29,10 +33,15 @@ def write_message(stream: IO[bytes], header: dict[str, Any], payload: Iterable[b
 def read_message(stream: IO[bytes]) -> dict[str, Any]:
     """Return the object; the bytes that follow it remain in the stream. Raises ``MessageError``."""
     line = stream.readline(20)
-    if not line.strip().isdigit() or int(line) > HEADER_MAX_BYTES:
+    if not line.strip().isdigit():
         raise MessageError("exited" if not line else "sent something else than a message")
+    if int(line) > HEADER_MAX_BYTES:
+        raise MessageError(TOO_LONG)
+    content = read_exactly(stream, int(line))
+    if sum(map(content.count, (b",", b"[", b"{"))) > HEADER_MAX_VALUES:
+        raise MessageError(TOO_LONG)
     try:
-        header = orjson.loads(read_exactly(stream, int(line)))
+        header = orjson.loads(content)
     except orjson.JSONDecodeError:
         raise MessageError("sent something else than a message") from None
     if not isinstance(header, dict):

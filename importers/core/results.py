@@ -11,6 +11,10 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
+RECORD_MAX_BYTES = 16 * 1024 * 1024
+ITEM_MAX_BYTES = 64 * 1024 * 1024
+"""Largest record, and largest sum of the records of one item, as JSON."""
+
 
 class ReceiptCode(StrEnum):
     """Reason of a receipt; the values are stored."""

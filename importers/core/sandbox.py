@@ -5,14 +5,23 @@ dies or is silent for too long is started again behind the item that caused it.
 """
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evidence import limits
 from importers.core.importer import ChoiceNeeded, FileSample, InstalledImporter, Options
-from importers.core.results import Issue, ReceiptCode, StaleRecords, UnreadableError
+from importers.core.results import (
+    ITEM_MAX_BYTES,
+    RECORD_MAX_BYTES,
+    Issue,
+    ReceiptCode,
+    StaleRecords,
+    UnreadableError,
+)
 from importers.core.sandbox_process import SandboxError, Session, parse_issue
 from importers.core.sandbox_process import open_session as open_session
 
@@ -76,7 +85,11 @@ class RecordHeader:
 
 @dataclass(slots=True)
 class ReceivedItem:
-    """An item of an export. ``read`` returns the bytes of its files, and then of its records."""
+    """An item of an export. ``read`` returns the bytes of its files, and then of its records.
+
+    Whoever reads them sets ``is_cut`` if they end early: the item then comes once more, or without
+    them and with an issue.
+    """
 
     number: int
     file: str
@@ -87,6 +100,7 @@ class ReceivedItem:
     records: list[RecordHeader] = field(default_factory=list)
     stale: list[StaleRecords] = field(default_factory=list)
     read: Callable[[int], bytes] = lambda _size: b""
+    is_cut: bool = False
 
 
 def claim(
@@ -205,7 +219,7 @@ def read(
                     started = event
                     continue
                 yield event
-                number += 1
+                number += not event.is_cut
         except SandboxError as error:
             logger.warning("%s: the process %s", importer.name, error)
             issue = Issue(ReceiptCode.UNREADABLE, f"the importer {error}")
@@ -246,7 +260,10 @@ def _read_once(
                     parse_item(number + at, values, session.read)
                     for at, values in enumerate(message["items"])
                 ]
-            yield from items
+            for item in items:
+                yield item
+                if item.is_cut:
+                    raise SandboxError("exited")
             number += len(items)
 
 
@@ -270,16 +287,7 @@ def parse_item(number: int, values: Any, read: Callable[[int], bytes]) -> Receiv
         _size(size),
         [parse_issue(issue) for issue in issues],
         [_parse_file(file) for file in files],
-        [
-            RecordHeader(
-                str(stream),
-                str(key),
-                _size(length),
-                tuple(map(str, replaces)),
-                tuple(map(str, unknown)),
-            )
-            for stream, key, length, replaces, unknown in records
-        ],
+        _parse_records(records),
         [
             StaleRecords(str(stream), str(key), tuple(map(str, keep)), str(first))
             for stream, key, keep, first in stale
@@ -288,12 +296,28 @@ def parse_item(number: int, values: Any, read: Callable[[int], bytes]) -> Receiv
     )
 
 
+def _parse_records(records: Any) -> list[RecordHeader]:
+    parsed = [
+        RecordHeader(
+            str(stream),
+            str(key),
+            _size(length, at_most=RECORD_MAX_BYTES),
+            tuple(map(str, replaces)),
+            tuple(map(str, unknown)),
+        )
+        for stream, key, length, replaces, unknown in records
+    ]
+    _size(sum(record.size for record in parsed), at_most=ITEM_MAX_BYTES)
+    return parsed
+
+
 def _parse_file(values: Any) -> FileHeader:
     stream, key, blob_id, media_type, size = values
-    return FileHeader(str(stream), str(key), str(blob_id), str(media_type), _size(size))
+    length = _size(size, at_most=limits.BLOB_MAX_BYTES)
+    return FileHeader(str(stream), str(key), str(blob_id), str(media_type), length)
 
 
-def _size(value: Any) -> int:
-    if type(value) is not int or value < 0:
+def _size(value: Any, *, at_most: int = sys.maxsize) -> int:
+    if type(value) is not int or not 0 <= value <= at_most:
         raise ValueError("not a size")
     return value

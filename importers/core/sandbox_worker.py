@@ -30,6 +30,8 @@ from importers.core.export_files import Export, ExportFile, fingerprint, open_ex
 from importers.core.importer import ChoiceNeeded, Importer, Options
 from importers.core.messages import MessageError, read_message, write_message
 from importers.core.results import (
+    ITEM_MAX_BYTES,
+    RECORD_MAX_BYTES,
     ExportItem,
     Issue,
     ParsedItem,
@@ -295,11 +297,17 @@ class _Batch:
 
 def encode_item(item: ExportItem, parsed: ParsedItem) -> tuple[list[Any], list[bytes]]:
     """Return the header of an item, and its payload: its files and then its records."""
-    contents = [(record, _serialize(record)) for record in parsed.records]
-    issues = [[issue.code, issue.detail] for issue in parsed.issues]
-    issues += [
-        [ReceiptCode.UNREADABLE, "nested too deeply"] for _, content in contents if content is None
-    ]
+    contents, issues = [], [*parsed.issues]
+    left = ITEM_MAX_BYTES
+    for record in parsed.records:
+        content = _serialize(record)
+        if content is None:
+            issues.append(Issue(ReceiptCode.UNREADABLE, "nested too deeply"))
+        elif len(content) > min(RECORD_MAX_BYTES, left):
+            issues.append(Issue(ReceiptCode.TOO_LARGE, f"{len(content):,} bytes"))
+        else:
+            contents.append((record, content))
+            left -= len(content)
     records = [
         [
             record.stream,
@@ -309,7 +317,6 @@ def encode_item(item: ExportItem, parsed: ParsedItem) -> tuple[list[Any], list[b
             (*record.unknown, *["text"] * (record.data["id"] in parsed.unread_texts)),
         ]
         for record, content in contents
-        if content is not None
     ]
     files = [file for file in parsed.files if len(file.content) <= limits.BLOB_MAX_BYTES]
     heads = [
@@ -317,8 +324,9 @@ def encode_item(item: ExportItem, parsed: ParsedItem) -> tuple[list[Any], list[b
     ]
     stale = [[each.stream, each.key, each.keep, each.first] for each in parsed.stale]
     payload = [file.content for file in files]
-    payload += [content for _, content in contents if content is not None]
-    return [item.file, item.location, item.size, issues, heads, records, stale], payload
+    payload += [content for _, content in contents]
+    noted = [[issue.code, issue.detail] for issue in issues]
+    return [item.file, item.location, item.size, noted, heads, records, stale], payload
 
 
 def _serialize(record: ParsedRecord) -> bytes | None:

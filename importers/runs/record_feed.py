@@ -26,6 +26,7 @@ from importers.core.key_set import KeySet, key_hash
 from importers.core.receipt_texts import without_repeated
 from importers.core.results import Issue, ReceiptCode, StaleRecords
 from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader
+from importers.core.sandbox_process import SandboxError
 from importers.runs.import_totals import ImportTotals, RecordSummary
 from importers.runs.store import PendingReceipt
 
@@ -201,11 +202,11 @@ class RecordFeed:
         """
         started = time.monotonic()
         for item in self._items:
-            issues = list(without_repeated(item.issues, self._reported))
-            progress = ItemProgress(
-                self.line, item.number, item.file, item.location, item.size, issues
-            )
+            progress = ItemProgress(self.line, item.number, item.file, item.location, item.size)
             yield from self._item_lines(item, progress)
+            if item.is_cut:
+                continue
+            progress.issues = list(without_repeated(item.issues, self._reported))
             progress.last_line = self.line
             with self._lock:
                 self._progress.append(progress)
@@ -232,8 +233,13 @@ class RecordFeed:
 
     def _item_lines(self, item: ReceivedItem, progress: ItemProgress) -> Iterator[NdjsonLine]:
         """Receive an item completely, and yield the lines of its new records."""
-        files = [(file, self._spool.write(file.size, item.read)) for file in item.files]
-        contents = [item.read(record.size) for record in item.records]
+        try:
+            files = [(file, self._spool.write(file.size, item.read)) for file in item.files]
+            contents = [item.read(record.size) for record in item.records]
+        except SandboxError:
+            self._spool.release()
+            item.is_cut = True
+            return
         for record, content in zip(item.records, contents, strict=True):
             stream, key = record.stream, record.key
             hashed = key_hash(stream, key)

@@ -341,3 +341,44 @@ def test_every_importer_of_ours_is_in_the_manifest() -> None:
     }
 
     assert written == declared
+
+
+FORGED = b'{"items":[["f","l",1,[],[],[["documents","k",100,[],[]]],[]]]}'
+MANY = b'{"items":[' + b"[]," * 1_500_000 + b"0]}"
+HUGE = FORGED.replace(b"100", b"%d" % (17 * 1024 * 1024))
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        (b"%d\n%b0123456789" % (len(FORGED), FORGED), "the importer exited"),
+        (b"40000000\n", "the importer sent too long a message"),
+        (b"%d\n%b" % (len(MANY), MANY), "the importer sent too long a message"),
+        (b"%d\n%b" % (len(HUGE), HUGE), "the importer sent something else than a message"),
+    ],
+    ids=["cut payload", "long message", "many values", "huge record"],
+)
+def test_message_that_is_cut_or_too_long_has_a_receipt_and_the_others_are_imported(
+    install: Install, mood: Callable[..., Path], tmp_path: Path, sent: bytes, problem: str
+) -> None:
+    package = tmp_path / "site" / "pdpp_mood"
+    install()
+    (package / "sent").write_bytes(sent)
+    send = f"os.write(3, open({str(package / 'sent')!r}, 'rb').read()) and os._exit(1)"
+
+    run(mood("one", f"eval: {send}", "three"))
+
+    assert texts() == {"one": "one", "three": "three"}
+    (receipt,) = ImportReceipt.unscoped.all()
+    assert receipt.detail == problem
+
+
+def test_record_that_is_too_large_has_a_receipt_and_the_others_are_imported(
+    install: Install, mood: Callable[..., Path]
+) -> None:
+    install()
+
+    run(mood("one", "eval: 'x' * (17 * 1024 * 1024)", "three"))
+
+    assert texts() == {"one": "one", "three": "three"}
+    assert [code for code, _ in receipts()] == ["too_large"]
