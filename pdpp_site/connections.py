@@ -100,9 +100,13 @@ class ClientConnection(HttpToolsProtocol):
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_parsed(name + value)
+        if self._receiving != "header":
+            return  # a trailer field, which proxies do not check as they check the header
         if self._table.names_owner(name):
             if self._table.may_name_owner(self.address):
-                cast("dict[str, Any]", self.scope).setdefault(PROXY_USER_KEY, []).append(value)
+                # Proxies pass on the Remote_User of a client beside, or instead of, their own header.
+                user = b"" if b"_" in name else value
+                cast("dict[str, Any]", self.scope).setdefault(PROXY_USER_KEY, []).append(user)
             return
         super().on_header(name, value)
 

@@ -216,7 +216,7 @@ def build_environ(scope: Scope, *, body: RequestBody) -> dict[str, Any]:
         "wsgi.run_once": False,
     }
     # Exactly one: a client could have added the header before the proxy did.
-    if len(users := scope.get("pdpp.proxy_user", ())) == 1:
+    if len(users := scope.get("pdpp.proxy_user", ())) == 1 and users[0]:
         environ["pdpp.proxy_user"] = users[0].decode("latin-1")
     for name, value in scope["headers"]:
         _add_header(environ, name=name.decode("latin-1"), value=value.decode("latin-1"))

@@ -46,8 +46,12 @@ def web(settings: Any) -> Iterator[Web]:
 
 def ask(web: Web, peer: str, *headers: str) -> dict[str, str]:
     head = "".join(f"{each}\r\n" for each in headers)
+    request = f"GET /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{head}\r\n"
+    return exchange(web, peer, request)
+
+
+def exchange(web: Web, peer: str, request: str) -> dict[str, str]:
     with socket.create_connection(("127.0.0.1", web.port), 60, source_address=(peer, 0)) as line:
-        request = f"GET /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{head}\r\n"
         line.sendall(request.encode())
         said = b"".join(iter(lambda: line.recv(65_536), b""))
     body: dict[str, str] = json.loads(said.partition(b"\r\n\r\n")[2].strip())
@@ -73,9 +77,22 @@ def test_header_of_any_other_peer_is_removed(web: Web, peer: str, headers: tuple
     assert ask(web, peer, *headers) == {}, "a trusted proxy for addresses may not name the owner"
 
 
+@pytest.mark.parametrize("peer", [PROXY, STRANGER])
+def test_no_trailer_reaches_a_view_or_names_the_owner(web: Web, peer: str) -> None:
+    request = (
+        "POST /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        "Transfer-Encoding: chunked\r\nTrailer: Remote-User, X-User\r\n\r\n"
+        "1\r\nx\r\n0\r\nRemote-User: alice\r\nX-User: alice\r\n\r\n"
+    )
+
+    assert exchange(web, peer, request) == {}
+
+
 @pytest.mark.parametrize(
     "headers",
     [
+        ("Remote_User: alice",),
+        ("REMOTE_USER: alice",),
         ("Remote-User: alice", "Remote-User: mallory"),
         ("Remote-User: alice", "remote_user: mallory"),
         ("X-Remote-User: alice",),
