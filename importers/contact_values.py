@@ -31,6 +31,9 @@ _MERGED = frozenset((
     "sort-string", "x-imagehash", "x-imagetype", "source", "name", "profile", "clientpidmap",
 ))  # fmt: skip
 """Properties of which every value is in a field, or which describe the card and not the person."""
+_LABELED = (("tel", "tel"), ("email", "mailto"), ("adr", ""), ("url", ""))
+"""Properties that have labels, with the scheme that is left out."""
+_NO_LABELS = frozenset(("", "pref", "voice", "internet", "uri", "x-mobileme"))
 _FIRST = frozenset(("n", "nickname", "org", "title", "bday", "anniversary"))
 """Properties of which the first value is in a field."""
 
@@ -119,6 +122,8 @@ def urls(card: Any) -> list[str]:
 
 
 def _without_scheme(value: str, scheme: str) -> str:
+    if not scheme:
+        return value
     return re.sub(rf"^\s*{scheme}\s*\\?:\s*", "", value, flags=re.IGNORECASE).strip()
 
 
@@ -186,6 +191,18 @@ def bare_uid(value: str) -> str:
     return re.sub(r"^urn:uuid:", "", value, flags=re.IGNORECASE)
 
 
+def labels(card: Any) -> list[str]:
+    """Return the numbers and addresses that have a label, such as ``work: +49 30 1``."""
+    return _unique(
+        f"{own}: {value}"
+        for name, scheme in _LABELED
+        for line in card.contents.get(name, [])
+        for own in [_label(card, line)]
+        for value in [_without_scheme(one_line(replace_unstorable(flatten(line.value))), scheme)]
+        if own and value
+    )
+
+
 def other_values(card: Any) -> list[str]:
     """Return every value that no other field has, with the name of its property."""
     found = []
@@ -201,12 +218,22 @@ def other_values(card: Any) -> list[str]:
 def _labeled(card: Any, line: Any, label: str) -> str:
     """Return a value with the label that Apple gives it, its type, or else ``label``."""
     text = one_line(replace_unstorable(flatten(line.value)))
-    labels = (each.value for each in card.contents.get("x-ablabel", []) if each.group == line.group)
-    own = next(labels, "") if line.group else ""
-    own = _APPLE_LABEL.sub(r"\1", str(own)) or (
-        "" if label else ", ".join(line.params.get("TYPE", []))
+    own = _apple_label(card, line) or label or ", ".join(line.params.get("TYPE", []))
+    return ": ".join(filter(None, (one_line(own), text))) if text else ""
+
+
+def _apple_label(card: Any, line: Any) -> str:
+    found = (each.value for each in card.contents.get("x-ablabel", []) if each.group == line.group)
+    return _APPLE_LABEL.sub(r"\1", str(next(found, "") if line.group else ""))
+
+
+def _label(card: Any, line: Any) -> str:
+    """Return the label of a number or address: Apple's, or its types."""
+    types = (
+        each.strip().lower() for text in line.params.get("TYPE", []) for each in text.split(",")
     )
-    return ": ".join(filter(None, (one_line(own or label), text))) if text else ""
+    own = _apple_label(card, line) or ", ".join(each for each in types if each not in _NO_LABELS)
+    return one_line(own)
 
 
 def _unique(found: Iterable[str] | Iterator[str]) -> list[str]:

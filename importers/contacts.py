@@ -127,6 +127,7 @@ def _fields(card: Any, key: str) -> dict[str, Any]:
         "kind": contact_values.kind(card),
         "uid": contact_values.bare_uid(first_value(card, "uid") or "") or None,
         "members": contact_values.members(card),
+        "labels": contact_values.labels(card),
         "other_values": contact_values.other_values(card),
         "updated_at": contact_values.updated_at(card),
     }

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import partial
@@ -27,6 +28,7 @@ from importers.core.text import one_line
 
 _ITEM_PREFIXES = {b'"locations"': "locations.item", b'"timelineObjects"': "timelineObjects.item",
                   b'"semanticSegments"': "semanticSegments.item"}  # fmt: skip
+_SIGNALS = "rawSignals.item"
 _START_TIME = re.compile(rb'"startTime"\s*:')
 _SEGMENT = re.compile(rb'"(?:visit|activity|timelinePath|timelineMemory)"\s*:')
 _PATHS = frozenset(("timelinePath", "timelineMemory"))
@@ -55,13 +57,28 @@ def _read_file(file: ExportFile) -> ExportItems:
     item_prefix = _item_prefix(file)
     if item_prefix is None:
         raise UnreadableError(ReceiptCode.MALFORMED)
-    paths = 0
+    paths, signals = 0, Counter[str]()
     with file.open() as stream:
         for number, (entry, size) in enumerate(iter_json_items(stream, prefix=item_prefix), 1):
             paths += _has_only_path(entry)
             yield ExportItem(file.name, f"item {number:,}", size, partial(_parse, entry))
     if paths:  # one receipt for all: a year has thousands of them
         issue = Issue(ReceiptCode.NOT_SUPPORTED, f"{paths:,} with a path only")
+        yield ExportItem(file.name, "", 0, issues_only([issue]))
+    if not item_prefix.startswith("semanticSegments"):
+        return
+    with file.open() as stream:
+        for number, (entry, size) in enumerate(iter_json_items(stream, prefix=_SIGNALS), 1):
+            if isinstance(entry, dict) and isinstance(entry.get("position"), dict):
+                parse = partial(_phone_position, entry["position"])
+                yield ExportItem(file.name, f"signal {number:,}", size, parse)
+            else:
+                signals.update(list(entry)[:1] if isinstance(entry, dict) else ["signal"])
+    if signals:
+        text = ", ".join(
+            f"{count:,} {one_line(name, max_chars=40)}" for name, count in signals.items()
+        )
+        issue = Issue(ReceiptCode.NOT_SUPPORTED, f"{_SIGNALS.partition('.')[0]}: {text}")
         yield ExportItem(file.name, "", 0, issues_only([issue]))
 
 
@@ -97,6 +114,20 @@ def _takeout_position(entry: Json) -> ParsedItem:
         "longitude": _degrees(entry.get("longitudeE7")),
         "accuracy_m": _float(entry.get("accuracy")),
         "source": one_line(str(entry.get("source") or "")) or None,
+    }
+    item.records.append(ParsedRecord("points", {"id": _key("p_", data), **_possible(data, item)}))
+    return item
+
+
+def _phone_position(position: Json) -> ParsedItem:
+    item = ParsedItem()
+    latitude, longitude = _coordinates(position.get("LatLng") or position.get("latLng"))
+    data = {
+        "recorded_at": _time(position.get("timestamp"), item),
+        "latitude": latitude,
+        "longitude": longitude,
+        "accuracy_m": _float(position.get("accuracyMeters")),
+        "source": one_line(str(position.get("source") or "")) or None,
     }
     item.records.append(ParsedRecord("points", {"id": _key("p_", data), **_possible(data, item)}))
     return item

@@ -53,6 +53,9 @@ _INVESTMENTS = (
 _AGGREGATES = frozenset(
     (*_STATEMENTS, *_ACCOUNTS, *_INVESTMENTS, "STMTTRN", "STMTTRNP", "LEDGERBAL")
 )
+_PART = re.compile(r"<(\w+TRNRS|INVPOSLIST|INVOOLIST|INVBAL|SECLIST)>")
+_READ_PARTS = {"STMTTRNRS", "CCSTMTTRNRS", "INVSTMTTRNRS", "ACCTINFOTRNRS", "PROFTRNRS"}
+_MESSAGE = re.compile(r"<STATUS>[^/]*?<MESSAGE>([^<\r\n]+)", re.IGNORECASE)
 _NESTED = frozenset(("ORIGCURRENCY", "CURRENCY", "BANKACCTTO", "CCACCTTO", "PAYEE"))
 """Aggregates of a booking; their elements are named PAYEE.NAME, and so on."""
 
@@ -70,11 +73,15 @@ class Statement:
         return [elements for name, _, elements in self.entries if name == "STMTTRN"]
 
     @property
+    def currency(self) -> str | None:
+        return self.elements.get("CURDEF", "").upper() or None
+
+    @property
     def account_id(self) -> str:
         bank, number = (self.elements.get(name, "").strip() for name in ("BANKID", "ACCTID"))
         if not any(map(str.isalnum, number)):
             return records.account_id(bank, number)
-        return format_account(bank, number).key
+        return format_account(bank, number, self.currency).key
 
     def is_ended_by(self, name: str, elements: dict[str, str]) -> bool:
         """Return whether an aggregate belongs to the next statement."""
@@ -95,7 +102,7 @@ class Statement:
                     name=f"Account …{last_digits}" if last_digits else "Account",
                     bank=self.elements.get("ORG") or self.elements.get("BANKID"),
                     kind=self.elements.get("ACCTTYPE", "").lower() or None,
-                    currency=self.elements.get("CURDEF"),
+                    currency=self.currency,
                     balance=None if balance is None else float(balance),
                     balance_on=balance_on.isoformat() if balance_on else None,
                 )
@@ -130,22 +137,27 @@ def _read(files: ExportFiles, options: Options) -> ExportItems:
 
 def _read_file(file: ExportFile, *, options: Options, keys: OfxKeys) -> ExportItems:
     aggregates = list(_aggregates(_text(file)))
-    if not aggregates:
+    if not aggregates and b"<OFX>" not in file.head.upper():
         raise UnreadableError(ReceiptCode.MALFORMED)
     reading = detect_reading(aggregates, options)
-    statements = list(_statements(aggregates, decimal=reading.decimal))
+    read = _statements(aggregates, decimal=reading.decimal)
+    statements = [each for each in read if "ACCTID" in each.elements or each.entries]
+    if not statements:
+        yield ExportItem(file.name, "", file.size, issues_only([_failure(file)]))
+        yield from _other_parts(file)
     found_keys = keys.of_file([(each.account_id, each.bookings) for each in statements])
     corrected = {fields["CORRECTFITID"] for _, _, fields in aggregates if "CORRECTFITID" in fields}
     for statement, found in zip(statements, found_keys, strict=True):
         booking_keys = iter(found)
         for name, line, elements in statement.entries:
             key = next(booking_keys) if name == "STMTTRN" else ""
-            read = partial(_transaction, elements, key, statement, reading=reading)
+            booking = partial(_transaction, elements, key, statement, reading=reading)
             issue = _reason_to_skip(name, elements, corrected)
-            parse = issues_only([issue]) if issue else read
+            parse = issues_only([issue]) if issue else booking
             yield ExportItem(file.name, f"line {line:,}", 0, parse)
         if statement is statements[-1]:
             yield from _text_outside(file)
+            yield from _other_parts(file)
         size = file.size if statement is statements[-1] else 0
         yield ExportItem(file.name, "", size, statement.account)
 
@@ -171,6 +183,20 @@ def _text_outside(file: ExportFile) -> ExportItems:
     if other := _OUTSIDE.sub("", _text(file)).strip():
         issue = Issue(ReceiptCode.MALFORMED, f"beside the statement: {other[:40]}")
         yield ExportItem(file.name, "", 0, issues_only([issue]))
+
+
+def _other_parts(file: ExportFile) -> ExportItems:
+    """Yield a receipt for each kind of answer of the bank that is no statement, such as transfers."""
+    text = _text(file).upper()
+    for name in sorted(set(_PART.findall(text)) - _READ_PARTS):
+        issue = Issue(ReceiptCode.NOT_SUPPORTED, f"{name}: {text.count(f'<{name}>'):,}")
+        yield ExportItem(file.name, "", 0, issues_only([issue]))
+
+
+def _failure(file: ExportFile) -> Issue:
+    """Return why a file has no statement, as the bank says."""
+    found = _MESSAGE.search(_text(file))
+    return Issue(ReceiptCode.EMPTY, found[1].strip()[:80] if found else "no account")
 
 
 def _reason_to_skip(name: str, elements: dict[str, str], corrected: set[str]) -> Issue | None:
@@ -235,7 +261,7 @@ def _transaction(
 ) -> ParsedItem:
     item = ParsedItem()
     # With ORIGCURRENCY the amount is converted to the currency of the account; with CURRENCY not.
-    currency = elements.get("CURRENCY.CURSYM") or statement.elements.get("CURDEF")
+    currency = elements.get("CURRENCY.CURSYM", "").upper() or statement.currency
     amount = parse_amount(elements, reading, item)
     if amount is None or not amounts.fits_currency(amount, currency):
         raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=elements.get("TRNAMT", "")[:40])

@@ -53,6 +53,9 @@ class Workspace:
 
 def _claim(files: ExportFiles) -> list[ExportFile]:
     roots = {file.path.parent for file in files if file.path.name == "users.json"}
+    lists = {file.path.parent for file in files if file.path.name in _CONVERSATION_LISTS}
+    days = {file.path.parent.parent for file in files if _DAY_FILE.fullmatch(file.path.name)}
+    roots &= lists | days  # exports of other services have users too
     root_names = (*_CONVERSATION_LISTS, *_OTHER_FILES)
     return [
         file

@@ -17,6 +17,7 @@ from importers.notes import records
 from importers.notes.markdown import first_heading
 
 _ID = re.compile(r"[ -]?([0-9a-f]{32})(?=(?:_all)?(?:\.[a-z]+)?$)")
+_EXPORT = re.compile(r"^(?:Export-[0-9a-f-]{36}(?:-Part-\d+)?/)+")
 _PAGES = {".md": "text/markdown", ".html": "text/html", ".htm": "text/html", ".csv": "text/csv"}
 _PROPERTY = re.compile(r"([^\n:]{1,100}):[ \t]+(\S[^\n]{0,2000})")
 _PAGE_TITLE = re.compile(r"<title>(.*?)</title>", re.S)
@@ -41,8 +42,8 @@ def page_id(name: str) -> str | None:
 
 
 def _bare(path: PurePosixPath | str) -> str:
-    """Return a path without the ids in its names and without suffix."""
-    return "/".join(_ID.sub("", name) for name in str(path).split("/"))
+    """Return a path without the ids in its names, and without the folder that names the export."""
+    return "/".join(_ID.sub("", name) for name in _EXPORT.sub("", str(path)).split("/"))
 
 
 def _is_page(file: ExportFile) -> bool:

@@ -192,7 +192,7 @@ def _note(context: Context, entry: Json) -> ParsedItem:
         key=f"x_note_{note_id}",
         service=SERVICE,
         kind="long post",
-        text=json_text(core, "text"),
+        text=html.unescape(json_text(core, "text")),
         author=context[0].name or context[0].username,
         posted_at=require_moment(_moment(written), item, written=written),
         links=list(_members(core, "urls", "expandedUrl")),
@@ -203,12 +203,12 @@ def _note(context: Context, entry: Json) -> ParsedItem:
 def _like(context: Context, entry: Json) -> ParsedItem:
     """Parse a like. The archive does not say when it was."""
     node = json_object(entry, "like")
-    post_id, text = _require_id(node, "tweetId"), json_text(node, "fullText")
+    post_id, text = _require_id(node, "tweetId"), html.unescape(json_text(node, "fullText"))
     record = records.like(
         key=f"x_like_{post_id}",
         service=SERVICE,
         title=text[:100] or None,
-        text=html.unescape(text) or None,
+        text=text or None,
         url=json_line(node, "expandedUrl"),
     )
     return ParsedItem([record])

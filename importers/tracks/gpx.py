@@ -57,7 +57,10 @@ def _waypoints(parsed: gpx.GPX) -> Iterator[tuple[str, Any]]:
 
 def _routes(parsed: gpx.GPX) -> Iterator[tuple[str, Any]]:
     for number, route in enumerate(parsed.routes, 1):
-        yield f"route {number:,}", partial(_journey, "route", route.name, route.points)
+        yield (
+            f"route {number:,}",
+            partial(_journey, "route", route.name, route.points, route.length()),
+        )
 
 
 def _tracks(parsed: gpx.GPX, keys: ContentKeys, source: str | None) -> Iterator[tuple[str, Any]]:

@@ -1,11 +1,13 @@
 """Conversation exports of ChatGPT and Claude."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evidence.models.connections import Connection
 from tests.importers.imports import TORTURE, latest, one, receipts, records, run
 
 pytestmark = pytest.mark.django_db
@@ -207,3 +209,14 @@ def test_claude_documents_tools_and_sources(
     found = [(each["text"], each["kind"]) for each in records("messages")]
     assert sorted(found, key=str) == sorted(expected, key=str)
     assert (latest().created, receipts()) == (0, set())
+
+
+@pytest.mark.django_db
+def test_users_of_a_claude_export_make_no_slack_connection(tmp_path: Path) -> None:
+    shutil.copytree(TORTURE / "claude", tmp_path / "claude")
+
+    run(tmp_path / "claude")
+
+    names = set(Connection.unscoped.values_list("display_name", flat=True))
+    assert "Claude" in names
+    assert "Slack" not in names

@@ -282,3 +282,32 @@ def test_mt940_of_more_banks(tmp_path: Path, entry: str, amount: float, other: s
 
     (row,) = records("transactions")
     assert (row["amount"], row["counterparty"]) == (amount, other)
+
+
+def test_ofx_file_without_a_statement_makes_no_account(tmp_path: Path) -> None:
+    status = "<STATUS><CODE>2000<SEVERITY>ERROR<MESSAGE>General error</STATUS>"
+    run(put(tmp_path / "error.ofx", document(f"<STMTTRNRS><TRNUID>1{status}</STMTTRNRS>")))
+
+    assert records("accounts") == []
+    assert [(row.code, row.detail) for row in ImportReceipt.unscoped.all()] == [
+        ("empty", "General error")
+    ]
+
+
+def test_transfers_and_positions_of_ofx_have_receipts(tmp_path: Path) -> None:
+    other = (
+        "<INTRATRNRS><INTRARS><CURDEF>EUR</INTRARS></INTRATRNRS><INVPOSLIST><POSSTOCK></INVPOSLIST>"
+    )
+    run(put(tmp_path / "a.ofx", document(ofx(booking("-42.00")), other)))
+
+    assert len(bookings()) == 1
+    assert {(row.code, row.detail) for row in ImportReceipt.unscoped.all()} == {
+        ("not_supported", "INTRATRNRS: 1"), ("not_supported", "INVPOSLIST: 1"),
+    }  # fmt: skip
+
+
+def test_currency_of_ofx_is_a_code(tmp_path: Path) -> None:
+    run(put(tmp_path / "a.ofx", document(ofx(booking("-42.00")).replace("EUR", "eur"))))
+
+    assert {row["currency"] for row in records("transactions")} == {"EUR"}
+    assert set(account_names().values()) == {"EUR"}

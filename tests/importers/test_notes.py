@@ -147,3 +147,18 @@ def test_notion_page_without_database_keeps_lines_with_colons(tmp_path: Path) ->
     result = read_export("notion", page.parent)
 
     assert result.records[0]["text"] == "Flour: 500 g\n\nBake it."
+
+
+@pytest.mark.django_db
+def test_newer_export_of_notion_changes_no_page(tmp_path: Path) -> None:
+    for folder in (
+        "Export-0ab7c1c3-4a57-4d8c-9a4b-1f6f6d8a1111",
+        "Export-9ab7c1c3-4a57-4d8c-9a4b-1f6f6d8a2222",
+    ):
+        page = tmp_path / folder[-4:] / folder / f"Recipe {notion_id(7)}.md"
+        page.parent.mkdir(parents=True)
+        page.write_text("# Recipe\n\nFlour\n")
+        run(tmp_path / folder[-4:])
+
+    assert (latest().created, latest().updated) == (0, 0)
+    assert records("documents")[0]["path"] == "Notion/Recipe"

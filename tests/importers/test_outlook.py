@@ -2,6 +2,7 @@
 
 import sys
 import zipfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from pathlib import Path
@@ -494,3 +495,19 @@ class TestDataFile(ImporterTests):
         mails = [stored_mail(number) for number in range(30)]
         self.export = write_data_file(folder / "old.pst", Inbox=mails[:20])
         self.newer_export = write_data_file(folder / "new.pst", Inbox=mails)
+
+
+@OUTLOOK
+@pytest.mark.django_db
+@pytest.mark.subprocess
+def test_recipients_are_those_of_the_header_once(tmp_path: Path) -> None:
+    mail = stored_mail()
+    header = "To: Ida <ida@example.org>, jo@example.org\r\nCc: Max <max@example.org>\r\n"
+    mail = replace(mail, properties={**mail.properties, 0x007D: header})
+    run(write_data_file(tmp_path / "Outlook.pst", Archiv=[mail]))
+
+    found = one("messages")
+    assert (found["to"], found["cc"]) == (
+        ["ida@example.org", "jo@example.org"],
+        ["max@example.org"],
+    )

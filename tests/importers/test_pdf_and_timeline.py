@@ -144,3 +144,19 @@ def test_impossible_coordinates_of_a_journey_have_a_receipt(tmp_path: Path) -> N
     ride = one("visits", kind="journey")
     assert (ride["latitude"], ride["end_latitude"], ride["end_longitude"]) == (52.5, None, 13.4)
     assert receipts() == {("bad_coordinates", "item 2")}
+
+
+def test_raw_signals_of_a_timeline_are_positions_or_have_a_receipt(tmp_path: Path) -> None:
+    position = {
+        "LatLng": "52.5°, 13.4°", "accuracyMeters": 12, "source": "WIFI",
+        "timestamp": "2026-01-05T09:00:00.000+01:00",
+    }  # fmt: skip
+    signals = [{"position": position}, {"wifiScan": {}}, {"wifiScan": {}}, {"activityRecord": {}}]
+    path = tmp_path / "Timeline.json"
+    path.write_text(json.dumps({"semanticSegments": TIMELINE[:1], "rawSignals": signals}))
+
+    run(path)
+
+    point = one("points", source="WIFI")
+    assert (point["latitude"], point["longitude"], point["accuracy_m"]) == (52.5, 13.4, 12)
+    assert ImportReceipt.unscoped.get().detail == "rawSignals: 2 wifiScan, 1 activityRecord"

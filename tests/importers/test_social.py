@@ -180,3 +180,19 @@ def test_groups_of_x_have_their_newest_name_and_receipts_for_events(tmp_path: Pa
     assert [issue.code.value for issue in result.issues] == [
         "not_supported", "bad_date", "not_supported", "not_supported"
     ]  # fmt: skip
+
+
+@pytest.mark.django_db
+def test_title_of_a_like_on_x_is_text(tmp_path: Path) -> None:
+    like = {
+        "like": {
+            "tweetId": "7",
+            "fullText": "Salt &amp; pepper",
+            "expandedUrl": "https://x.com/i/7",
+        }
+    }
+    write_script(tmp_path / "x" / "data" / "like.js", "like", [like])
+
+    run(tmp_path / "x")
+
+    assert one("likes", url="https://x.com/i/7")["title"] == "Salt & pepper"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import gpxpy
 import pytest
-from gpxpy.gpx import GPX, GPXTrack, GPXTrackPoint, GPXTrackSegment
+from gpxpy.gpx import GPX, GPXRoute, GPXRoutePoint, GPXTrack, GPXTrackPoint, GPXTrackSegment
 
 from importers.authoring.test_kit import ImporterTests
 from tests.importers.databases import FIT_EPOCH, fit
@@ -135,3 +135,15 @@ class TestFit(ImporterTests):
 
 
 del ImporterTests
+
+
+@pytest.mark.django_db
+def test_route_has_its_distance(tmp_path: Path) -> None:
+    written = GPX()
+    written.routes.append(GPXRoute(name="Plan"))
+    written.routes[0].points = [GPXRoutePoint(52.5, 13.4), GPXRoutePoint(52.51, 13.4)]
+    (tmp_path / "plan.gpx").write_text(written.to_xml())
+
+    run(tmp_path / "plan.gpx")
+
+    assert one("visits", name="Plan")["distance_m"] == pytest.approx(1_113, abs=2)
