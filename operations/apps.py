@@ -1,8 +1,19 @@
 """Django app for running the server: commands for backup, erasure and diagnosis. It has no models."""
 
 from django.apps import AppConfig
+from typing_extensions import override
+
+from evidence.write import app_data
 
 
 class OperationsConfig(AppConfig):
     name = "operations"
     verbose_name = "Operations"
+
+    @override
+    def ready(self) -> None:
+        from operations.backup.plans import BackupData
+        from operations.notifications.store import NotificationData
+
+        app_data.register(BackupData())
+        app_data.register(NotificationData())

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import InvalidRequest
+from evidence.models.owners import current_owner
 from evidence.write.ingest import IngestResult, ingest_lines
 from evidence.write.receipts import Receipt
 from evidence.write.receipts import ReceiptCode as RejectionCode
@@ -86,7 +87,7 @@ def import_steps(
     store.save_answers(connection_id, part.answers)
     # Lock before looking for the run: two processes that start at once must not create two runs.
     with try_exclusive(
-        f"import {connection_id} {part.importer.name} {part.fingerprint}"
+        f"import {current_owner()} {connection_id} {part.importer.name} {part.fingerprint}"
     ) as is_free:
         if not is_free:
             raise BusyError(message="Another process is importing this export. Wait for it.")
@@ -162,7 +163,7 @@ class _PartImport:
 
         ingest_lines(
             feed.lines(),
-            owner_id=self.run.owner_id,
+            owner_id=current_owner(),
             now=self.now,
             on_receipt=lambda receipt: self._add_rejected(feed, receipt),
             on_progress=on_stored,

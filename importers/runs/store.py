@@ -26,7 +26,7 @@ from importers.core.importer import ChoiceNeeded, InstalledImporter, Options
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import Issue
 from importers.core.text import replace_unstorable
-from importers.models import ImportChoice, ImportReceipt, ImportRun, SyncedItem
+from importers.models import ImportChoice, ImportReceipt, ImportRun, SyncedItem, WaitingExport
 from importers.runs import uploads
 
 MAX_RECEIPTS = 10_000
@@ -294,6 +294,11 @@ class ImportData(AppData):
         if before is not None:
             receipts = receipts.filter(run__updated_at__lt=before)
         return Counter({"import receipts": receipts.delete()[0]})
+
+    @override
+    def delete_owner(self, owner_id: str) -> Counter[str]:
+        waiting, _ = WaitingExport.unscoped.filter(owner_id=owner_id).delete()
+        return Counter({"questions about exports": waiting})
 
     @override
     def delete_files(self, connection_id: str | None, *, include_queued: bool) -> None:

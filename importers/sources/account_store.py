@@ -64,7 +64,7 @@ def list_accounts(owner_id: str) -> Sequence[SourceAccount]:
 DUE_ACCOUNTS = """
 -- Return accounts of any owner to read now, which do not run. One query across owners.
 -- Owners take turns: first one account of each owner, the one that waits longest, then a second one.
--- Parameters: connections that run, now, statuses, whether to return accounts never read, limit.
+-- Parameters: owners and connections that run, now, statuses, whether to return accounts never read, limit.
 SELECT owner_id, connection_id, is_first
 FROM (
     SELECT *, row_number() OVER (
@@ -72,7 +72,8 @@ FROM (
     ) AS turn
     FROM (
         SELECT a.owner_id, a.connection_id, a.due_at, a.succeeded_at IS NULL AS is_first,
-            a.connection_id = ANY(%s::text[]) AS is_running
+            (a.owner_id, a.connection_id) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
+                AS is_running
         FROM importers_sourceaccount AS a
         JOIN evidence_connection AS c
             ON c.owner_id = a.owner_id AND c.connection_id = a.connection_id
@@ -85,18 +86,24 @@ LIMIT %s
 """
 
 
-class DueAccount(NamedTuple):
-    """An account to read now. ``is_first``: it was never read completely."""
+class AccountKey(NamedTuple):
+    """The connections of two owners may have the same id."""
 
     owner_id: str
     connection_id: str
+
+
+class DueAccount(NamedTuple):
+    """An account to read now. ``is_first``: it was never read completely."""
+
+    key: AccountKey
     is_first: bool
 
 
 def due_accounts(
     *,
     now: datetime,
-    running: Collection[str] = (),
+    running: Collection[AccountKey] = (),
     most: int | None = None,
     with_first: bool = True,
 ) -> Sequence[DueAccount]:
@@ -105,15 +112,15 @@ def due_accounts(
     Those that were never read are left out unless ``with_first``. One query.
     """
     statuses = [str(status) for status in SYNCED_STATUSES]
-    values = (list(running), now, statuses, with_first, most)
-    return [DueAccount(*row) for row in fetch_all(SQL(DUE_ACCOUNTS, values))]
+    running_ids = [each.owner_id for each in running], [each.connection_id for each in running]
+    rows = fetch_all(SQL(DUE_ACCOUNTS, (*running_ids, now, statuses, with_first, most)))
+    return [DueAccount(AccountKey(owner_id, pk), is_first) for owner_id, pk, is_first in rows]
 
 
 class WatchedAccount(NamedTuple):
     """What a watch of an account depends on. ``credential`` is encrypted."""
 
-    owner_id: str
-    connection_id: str
+    key: AccountKey
     source_name: str
     settings: dict[str, Any]
     credential: bytes
@@ -134,9 +141,10 @@ def watched_accounts(source_names: Collection[str], *, most: int) -> Sequence[Wa
             connection__status__in=SYNCED_STATUSES,
         )
         ordered = rows.annotate(turn=turn).order_by("turn", "created_at", "connection_id")
-        values = list(ordered.values_list(*WatchedAccount._fields)[:most])
+        columns = ("owner_id", "connection_id", "source_name", "settings", "credential")
+        values = list(ordered.values_list(*columns)[:most])
     return [
-        WatchedAccount(owner_id, pk, name, each, bytes(sealed))
+        WatchedAccount(AccountKey(owner_id, pk), name, each, bytes(sealed))
         for owner_id, pk, name, each, sealed in values
     ]
 

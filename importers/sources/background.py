@@ -16,6 +16,7 @@ from evidence.models.owners import acting_for
 from importers.core.source import SourceError
 from importers.core.watch_process import WatchProcess, WatchSession
 from importers.sources.account_store import (
+    AccountKey,
     DueAccount,
     WatchedAccount,
     due_accounts,
@@ -44,8 +45,8 @@ class SyncWorker:
 
     def __init__(self) -> None:
         self._closed = threading.Event()
-        self._running: dict[str, Future[None]] = {}
-        self._first: set[str] = set()
+        self._running: dict[AccountKey, Future[None]] = {}
+        self._first: set[AccountKey] = set()
         self._pool = ThreadPoolExecutor(MAX_RUNS, thread_name_prefix="sync")
 
     def sources(self) -> Iterator[object]:
@@ -60,7 +61,7 @@ class SyncWorker:
                 with_first=len(self._first) < MAX_FIRST_RUNS,
             ):
                 if self._has_room(account):
-                    self._running[account.connection_id] = self._pool.submit(self._run, account)
+                    self._running[account.key] = self._pool.submit(self._run, account.key)
         if self._running:
             wait(self._running.values(), timeout=WAIT_SECONDS, return_when=FIRST_COMPLETED)
         yield len(self._running)
@@ -70,18 +71,17 @@ class SyncWorker:
         if account.is_first and len(self._first) == MAX_FIRST_RUNS:
             return False
         if account.is_first:
-            self._first.add(account.connection_id)
+            self._first.add(account.key)
         return True
 
     def close(self) -> None:
         self._closed.set()
         self._pool.shutdown()
 
-    def _run(self, account: DueAccount) -> None:
-        pk, owner_id = account.connection_id, account.owner_id
+    def _run(self, key: AccountKey) -> None:
         try:
-            with acting_for(owner_id):
-                sync(pk, owner_id=owner_id, is_stopped=self._closed.is_set)
+            with acting_for(key.owner_id):
+                sync(key.connection_id, owner_id=key.owner_id, is_stopped=self._closed.is_set)
         except Exception as error:  # noqa: BLE001 - it is due again, and may quote a record
             logger.warning("a sync failed; retrying: %s", type(error).__name__)
             self._closed.wait(RETRY_SECONDS)
@@ -117,23 +117,23 @@ class AccountWatches:
         self._sources = {each.name: each for each in installed_sources() if each.watches}
         self._processes: dict[str, WatchProcess] = defaultdict(WatchProcess)
         """By package: packages are kept from each other."""
-        self._watches: dict[str, _Watch] = {}
+        self._watches: dict[AccountKey, _Watch] = {}
 
     def watches(self) -> Iterator[object]:
         """Start and end watches. The name is a label in metrics."""
         wanted = self._wanted() if self._may_run() else {}
-        for pk, watch in list(self._watches.items()):
-            if watch.account != wanted.get(pk):
-                self._watches.pop(pk).stop()
-        for pk, account in wanted.items():
-            if pk not in self._watches:
+        for key, watch in list(self._watches.items()):
+            if watch.account != wanted.get(key):
+                self._watches.pop(key).stop()
+        for key, account in wanted.items():
+            if key not in self._watches:
                 package = self._sources[account.source_name].package
-                self._watches[pk] = _Watch(account, self._processes[package])
+                self._watches[key] = _Watch(account, self._processes[package])
         yield len(self._watches)
 
-    def _wanted(self) -> dict[str, WatchedAccount]:
+    def _wanted(self) -> dict[AccountKey, WatchedAccount]:
         accounts = watched_accounts(self._sources, most=MAX_WATCHES)
-        return {each.connection_id: each for each in accounts}
+        return {each.key: each for each in accounts}
 
     def close(self) -> None:
         for watch in self._watches.values():
@@ -162,7 +162,7 @@ class _Watch:
             self._session.close()
 
     def _run(self) -> None:
-        with acting_for(self.account.owner_id):
+        with acting_for(self.account.key.owner_id):
             self._watch()
 
     def _watch(self) -> None:
@@ -176,7 +176,7 @@ class _Watch:
                 if self._stopped.is_set():
                     return
                 failures = 0 if time.monotonic() - started > STEADY_SECONDS else failures
-                logger.info("a watch of %s ended: %s", self.account.connection_id, error.code)
+                logger.info("a watch of %s ended: %s", self.account.key.connection_id, error.code)
             except Exception as error:  # noqa: BLE001 - it starts again, and may quote a secret
                 logger.warning("a watch failed; retrying: %s", type(error).__name__)
             finally:
@@ -187,13 +187,13 @@ class _Watch:
 
     def _report_changes(self) -> None:
         """Have the account read at each change. Raises ``SourceError``."""
-        source, access = open_account(get_account(self.account.connection_id))
+        source, access = open_account(get_account(self.account.key.connection_id))
         with self._process.open(source, access) as session:
             self._session = session
             if self._stopped.is_set():
                 return
             for is_changed in session.changes():
-                pk, now = self.account.connection_id, timezone.now()
+                pk, now = self.account.key.connection_id, timezone.now()
                 if is_changed:
                     sync_now(pk, now=now)
                 else:

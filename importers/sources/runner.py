@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import ApiException
+from evidence.models.owners import current_owner
 from evidence.write import stored_keys
 from evidence.write.receipts import Receipt
 from evidence.write.receipts import ReceiptCode as RejectionCode
@@ -65,8 +66,8 @@ class _Pending:
 
 
 def lock_name(connection_id: str) -> str:
-    """Return the name of the lock that a run of this connection holds."""
-    return f"sync {connection_id}"
+    """Return the name of the lock that a run of this connection of the current owner holds."""
+    return f"sync {current_owner()} {connection_id}"
 
 
 def sync(

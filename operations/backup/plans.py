@@ -1,5 +1,6 @@
 """Store the plan for backups and the copies that were made, and encrypt the secrets of both."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, time, timedelta
 from typing import Any
@@ -7,8 +8,10 @@ from zoneinfo import ZoneInfo
 
 from django.db import transaction
 from django.db.models import QuerySet
+from typing_extensions import override
 
 from evidence.models.owners import Owner, owners_of
+from evidence.write.app_data import AppData
 from evidence.write.sealed_values import reencrypt_rows, seal, unseal
 from operations.backup.models import BackupCopy, BackupPlan
 
@@ -132,6 +135,16 @@ def open_drill_secret(copy: BackupCopy) -> bytes:
 def finish_drill(copy: BackupCopy, *, problem: str, now: datetime) -> None:
     rows = BackupCopy.unscoped.filter(pk=copy.pk)
     rows.update(drill_secret=None, drilled_at=now, drill_problem=problem)
+
+
+class BackupData(AppData):
+    """The plan, and the list of copies. The files stay where they are."""
+
+    @override
+    def delete_owner(self, owner_id: str) -> Counter[str]:
+        BackupPlan.unscoped.filter(pk=owner_id).delete()
+        copies, _ = BackupCopy.unscoped.filter(owner_id=owner_id).delete()
+        return Counter({"entries of backups": copies})
 
 
 @transaction.atomic

@@ -1,12 +1,15 @@
 """Store notifications and their channels, whose addresses are encrypted."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from typing_extensions import override
 
 from evidence.access import crypto
 from evidence.models.owners import current_owner
+from evidence.write.app_data import AppData
 from evidence.write.sealed_values import reencrypt_rows, seal_texts, unseal_texts
 from operations.notifications.models import (
     Notification,
@@ -160,6 +163,16 @@ def mark_failed(
         failing_since=channel.failing_since or now,
         problem=problem,
     )
+
+
+class NotificationData(AppData):
+    """Channels and notifications, which belong to no connection."""
+
+    @override
+    def delete_owner(self, owner_id: str) -> Counter[str]:
+        Notification.unscoped.filter(owner_id=owner_id).delete()
+        channels, _ = NotificationChannel.unscoped.filter(owner_id=owner_id).delete()
+        return Counter({"notification channels": channels})
 
 
 def delete_old_notifications(now: datetime) -> int:

@@ -71,12 +71,12 @@ def test_command_says_what_is_wrong(server: Dovecot, monkeypatch: pytest.MonkeyP
 def test_paused_connection_and_removed_password_are_not_read(server: Dovecot) -> None:
     pk = connect(server, USER)
     Connection.unscoped.filter(pk=pk).update(status=Connection.Status.PAUSED)
-    due = [each.connection_id for each in account_store.due_accounts(now=timezone.now())]
+    due = [each.key.connection_id for each in account_store.due_accounts(now=timezone.now())]
     with pytest.raises(CommandError, match="paused"):
         sync_command(pk)
     Connection.unscoped.filter(pk=pk).update(status=Connection.Status.ACTIVE)
     account_store.set_credential(pk, None, now=timezone.now())
-    due += [each.connection_id for each in account_store.due_accounts(now=timezone.now())]
+    due += [each.key.connection_id for each in account_store.due_accounts(now=timezone.now())]
 
     assert due == []
     with pytest.raises(CommandError, match="Enter one"):
