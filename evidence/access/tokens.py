@@ -42,7 +42,7 @@ from evidence.errors import (
     WrongTokenKind,
 )
 from evidence.models.grants import AccessToken, Grant, Package
-from evidence.models.owners import current_owner
+from evidence.models.owners import acting_for, current_owner
 
 SELECT_RIGHTS = """
 SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t.revoked_at,
@@ -207,7 +207,8 @@ def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
         raise AuthenticationRequired(message="The bearer token is not known.")
     try:
         _check(row, resource, now)
-        return _scope(row, token_id=row.token_id)
+        with acting_for(row.owner_id):
+            return _scope(row, token_id=row.token_id)
     except ApiException as refusal:
         if row.client_id is not None:
             refusal.caller = (row.owner_id, row.client_id, row.token_id)

@@ -12,7 +12,7 @@ from typing_extensions import override
 from evidence.declarations.declaration import SourceDeclaration as Declaration
 from evidence.declarations.parser import parse_declaration
 from evidence.declarations.storage_layout import Layout
-from evidence.models.owners import Owned, OwnedKey
+from evidence.models.owners import Owned, OwnedKey, current_owner
 
 
 class Source(Owned):
@@ -81,7 +81,8 @@ class StoredDeclaration:
     layout: Layout
 
 
-_cache: OrderedDict[int, StoredDeclaration] = OrderedDict()
+_cache: OrderedDict[tuple[str, int], StoredDeclaration] = OrderedDict()
+"""By owner and id: declarations of two owners may have the same id after a restore."""
 _lock = threading.Lock()
 
 
@@ -107,15 +108,17 @@ def _load(declaration_ids: list[int]) -> dict[int, StoredDeclaration]:
 
 
 def _get_cached(declaration_ids: Iterable[int]) -> dict[int, StoredDeclaration]:
+    owner_id = current_owner()
     with _lock:
-        declarations = {pk: _cache[pk] for pk in declaration_ids if pk in _cache}
-        for pk in declarations:
-            _cache.move_to_end(pk)
-    return declarations
+        found = {pk: _cache[owner_id, pk] for pk in declaration_ids if (owner_id, pk) in _cache}
+        for pk in found:
+            _cache.move_to_end((owner_id, pk))
+    return found
 
 
 def _store_cached(loaded: dict[int, StoredDeclaration]) -> None:
+    owner_id = current_owner()
     with _lock:
-        _cache.update(loaded)
+        _cache.update({(owner_id, pk): each for pk, each in loaded.items()})
         while len(_cache) > MAX_CACHED_DECLARATIONS:
             _cache.popitem(last=False)

@@ -22,7 +22,7 @@ from psycopg import sql
 from operations import key_file
 from operations.backup.errors import DrillFailedError
 from operations.backup.keys import RECOVERY, Secret
-from operations.backup.restore import Verification
+from operations.backup.restore import BackupReader, Verification
 from operations.postgres import server as embedded_postgres
 
 PREFIX = "pdpp_drill_"
@@ -82,7 +82,7 @@ def drill(
 ) -> Generator[None, None, Verification]:
     """Restore a backup in steps, as after a loss; this installation is unchanged.
 
-    One that a recovery key opens must bring the installation's key along. Closing the generator ends the
+    One of everything that a recovery key opens must bring the installation's key along. Closing the generator ends the
     process and drops the database. Raises DrillFailedError with the message of the other process, and
     DatabaseError if this account cannot create databases.
     """
@@ -96,15 +96,21 @@ def drill(
         scratch_database(now=now) as name,
         tempfile.TemporaryDirectory(prefix="pdpp-drill-") as var,
     ):
-        key = secrets.token_urlsafe(50) if is_recovery else settings.SECRET_KEY
+        brings_key = is_recovery and _has_keys(path, secret)
+        key = secrets.token_urlsafe(50) if brings_key else settings.SECRET_KEY
         environment = os.environ | {"DATABASE_URL": _url(name), "PDPP_VAR": var}
         environment["PDPP_SECRET_KEY"] = key
-        if not is_recovery:
+        if not brings_key:
             key_file.write_keys(Path(var), {"rotated": settings.PDPP_ROTATED_KEYS})
         output = yield from _run(arguments, environment, given.get(secret.kind, b""))
     content = json.loads(output)
     content.pop("holds")
     return Verification(**content)
+
+
+def _has_keys(path: Path, secret: Secret) -> bool:
+    with path.open("rb") as file:
+        return BackupReader(file, secret).manifest.secret_key is not None
 
 
 def _run(

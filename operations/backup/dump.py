@@ -1,4 +1,6 @@
-"""Write a consistent snapshot of all tables to an encrypted file while the server runs.
+"""Write a consistent snapshot of all tables, or of one owner's rows, to an encrypted file.
+
+The server can keep running.
 
 Hashes of sample answers go along, to compare after a restore. The answers are what the owner reads of
 each stream through the gate. The backup contains only their hashes, so this discloses no records.
@@ -24,7 +26,7 @@ from evidence.access.owner_scope import owner_scope
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.errors import ApiException
 from evidence.ledger.checkpoints import chain_heads
-from evidence.models.owners import current_owner
+from evidence.models.owners import Owner, acting_for
 from evidence.read import records as reading
 from evidence.read.search import search
 from evidence.search.results import SearchRequest
@@ -35,26 +37,49 @@ from operations.backup.table_copy import Table, backup_tables, dump_rows, server
 
 MAX_STREAMS = 40
 MAX_RECORDS = 10
+MAX_ANSWERS = 1_000
+"""With so many answers, those of further owners are not sampled."""
 QUERY_MIN_CHARS = 4
 """Shorter words match too many records."""
 
 Answers = dict[str, str]
 
 
-def sample_answers(owner_id: str) -> Answers:
-    """Return the hash of each sample answer, by a name such as `list connection_id/stream`."""
+def sample_answers(owner_ids: Collection[str]) -> Answers:
+    """Return the hash of each sample answer, by a name such as `list connection_id/stream`.
+
+    Where there are several owners, the name begins with the owner's id.
+    """
+    answers: Answers = {}
+    for owner_id in owner_ids:
+        prefix = f"{owner_id}: " if len(owner_ids) > 1 else ""
+        if len(answers) < MAX_ANSWERS:
+            with acting_for(owner_id):
+                answers |= {f"{prefix}{name}": each for name, each in _owner_answers(owner_id)}
+    return answers
+
+
+def _owner_answers(owner_id: str) -> Iterator[tuple[str, str]]:
     gate = Gate(owner_scope(owner_id))
-    return dict(
-        answer
-        for visible in gate.streams()[:MAX_STREAMS]
-        for connection in visible.connections
-        for answer in _stream_answers(gate, visible.for_connection(connection.connection_id))
-    )
+    for visible in gate.streams()[:MAX_STREAMS]:
+        for connection in visible.connections:
+            yield from _stream_answers(gate, visible.for_connection(connection.connection_id))
 
 
-def ledger_heads(owner_id: str) -> list[list[str | int]]:
+def ledger_heads(owner_ids: Collection[str]) -> list[list[str | int]]:
     """Return the heads of all ledger chains as JSON values."""
-    return [[head.chain, head.seq, head.digest.hex()] for head in chain_heads(owner_id)]
+    heads: list[list[str | int]] = []
+    for owner_id in owner_ids:
+        with acting_for(owner_id):
+            found = chain_heads(owner_id)
+        heads += [[head.chain, head.seq, head.digest.hex()] for head in found]
+    return heads
+
+
+def owners_in(owner_id: str | None) -> list[str]:
+    """Return the owners of a backup: one, or everybody."""
+    everybody = Owner.unscoped.order_by("owner_id").values_list("owner_id", flat=True)
+    return list(everybody) if owner_id is None else [owner_id]
 
 
 def _stream_answers(gate: Gate, visible: VisibleRecords) -> Iterator[tuple[str, str]]:
@@ -124,6 +149,7 @@ def back_up(
     path: Path,
     secret: Secret | Recipient,
     *,
+    owner_id: str | None = None,
     migrations: Migrations,
     with_keys: bool,
     now: datetime,
@@ -131,6 +157,7 @@ def back_up(
 ) -> Generator[None, None, BackupSummary]:
     """Write a new backup file in steps. It appears only when it is complete.
 
+    With an owner, it contains the rows of that owner alone, and not their account.
     Run it outside of any transaction, and end it by closing the generator. Raises BackupExistsError,
     OSError and DatabaseError.
     """
@@ -139,14 +166,16 @@ def back_up(
     with _new_file(path) as file, snapshot():
         encrypted = EncryptedWriter(file, secret)
         writer = FrameWriter(encrypted)
-        tables = backup_tables()
+        tables = backup_tables(owner_id)
         manifest = _manifest(tables, migrations, with_keys=with_keys, now=now)
+        manifest["owner"] = owner_id
         writer.write_json(FrameKind.MANIFEST, manifest)
         counts = {}
         for table in tables:
-            counts[table.name] = yield from _write_table(writer, table)
+            counts[table.name] = yield from _write_table(writer, table, owner_id)
             on_table(table.name, counts[table.name])
-        answers, heads = sample_answers(current_owner()), ledger_heads(current_owner())
+        owner_ids = owners_in(owner_id)
+        answers, heads = sample_answers(owner_ids), ledger_heads(owner_ids)
         closing = {"counts": counts, "answers": answers, "ledger_heads": heads}
         writer.write_json(FrameKind.CLOSING, closing)
         writer.close()
@@ -191,10 +220,12 @@ def _keys() -> dict[str, object]:
     return {"secret_key": settings.SECRET_KEY, "rotated": rotated}
 
 
-def _write_table(writer: FrameWriter, table: Table) -> Generator[None, None, int]:
+def _write_table(
+    writer: FrameWriter, table: Table, owner_id: str | None
+) -> Generator[None, None, int]:
     writer.write_json(FrameKind.TABLE, {"name": table.name})
     total = 0
-    with contextlib.closing(dump_rows(table)) as batches:
+    with contextlib.closing(dump_rows(table, owner_id)) as batches:
         for rows, count in batches:
             writer.write(FrameKind.ROWS, rows)
             total += count

@@ -68,6 +68,12 @@ class NotEmptyError(BackupError):
     next_step = "Create a new database, or set PDPP_VAR to a new folder, and restore there."
 
 
+class OwnerExistsError(BackupError):
+    """This owner has records or settings here already."""
+
+    next_step = "Use --replace to delete them, and restore those of the backup instead."
+
+
 class MigrationsDifferError(BackupError):
     """The tables of this database have another version than those of the backup."""
 

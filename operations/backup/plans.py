@@ -39,6 +39,12 @@ def _due(now: datetime) -> QuerySet[BackupPlan]:
     return BackupPlan.unscoped.filter(due_at__lte=now, public_key__isnull=False).order_by("due_at")
 
 
+def only_owner(plan: BackupPlan) -> str | None:
+    """Return whose rows alone a plan backs up, or None where its owner is the only one: then all."""
+    is_shared = Owner.unscoped.exclude(pk=plan.pk).filter(removed_at=None).exists()
+    return plan.pk if is_shared else None
+
+
 def next_due(owner_id: str, hour: int, *, after: datetime) -> datetime:
     """Return the next time with this hour in the owner's time zone."""
     zone = ZoneInfo(Owner.unscoped.values_list("time_zone", flat=True).get(pk=owner_id))

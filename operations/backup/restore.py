@@ -1,24 +1,36 @@
-"""Restore a backup into an empty database in one transaction, with all grants paused."""
+"""Restore a backup in one transaction, with all grants paused.
+
+A backup of everything needs an empty database. One of an owner's rows is restored beside other owners,
+whose rows it neither reads nor changes.
+"""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import IO, Any
 
 from django.db import DatabaseError
 
 from evidence.access.grant_lifecycle import suspend_all
-from evidence.ledger.verification import verify
-from evidence.models.owners import current_owner
+from evidence.ledger.verification import VerificationReport, verify
+from evidence.models.owners import across_owners, acting_for
 from operations.backup import plans, table_copy
 from operations.backup.archive import EncryptedReader, Frame, FrameKind, read_frames
-from operations.backup.dump import ReportTable, key_fingerprints, ledger_heads, sample_answers
+from operations.backup.dump import (
+    ReportTable,
+    key_fingerprints,
+    ledger_heads,
+    owners_in,
+    sample_answers,
+)
 from operations.backup.errors import (
     DamagedError,
     MigrationsDifferError,
     NewerFormatError,
     NoKeysError,
     NotEmptyError,
+    OwnerExistsError,
     RestoreRunningError,
     SecretKeyDiffersError,
 )
@@ -34,6 +46,8 @@ class Manifest:
 
     made_at: str
     migrations: frozenset[Migration]
+    owner_id: str | None
+    """Whose rows the backup contains alone, or None if it contains everything."""
     tables: dict[str, Table]
     fingerprint: str
     secret_key: str | None
@@ -49,6 +63,7 @@ class Manifest:
             keys = content["keys"] or {}
             return cls(
                 made_at=content["made_at"],
+                owner_id=content["owner"],
                 migrations=frozenset((app, name) for app, name in content["migrations"]),
                 tables={
                     name: Table(name, tuple(columns)) for name, columns in content["tables"].items()
@@ -68,6 +83,7 @@ class RestoreSummary:
     `closing` holds the counts, answers and ledger heads at the time of the backup.
     """
 
+    owner_ids: list[str]
     counts: dict[str, int]
     paused: int
     ended: int
@@ -116,32 +132,53 @@ class BackupReader:
             raise SecretKeyDiffersError
 
     def restore(
-        self, *, now: datetime, on_table: ReportTable = lambda name, rows: None
+        self,
+        *,
+        now: datetime,
+        replace: bool = False,
+        on_table: ReportTable = lambda name, rows: None,
     ) -> RestoreSummary:
         """Load all tables in one transaction, which restores nothing if it fails.
 
-        Raises BackupError for an invalid file or a database in use, and DatabaseError.
+        With ``replace``, the rows that the backup's owner has are deleted first. Raises BackupError
+        for an invalid file, a database in use or an owner who has rows, and DatabaseError.
         """
+        owner_id = self.manifest.owner_id
         with table_copy.restore_transaction() as is_locked:
             if not is_locked:
                 raise RestoreRunningError
-            require_empty()
-            table_copy.truncate_tables()
+            if owner_id is None:
+                require_empty()
+                table_copy.truncate_tables()
+            else:
+                _require_free(owner_id, replace=replace)
+            table_copy.defer_constraints()
             counts = dict(self._load_tables(on_table))
             closing = self._closing
             if counts != closing["counts"]:
                 raise DamagedError
             table_copy.reset_sequences()
-            paused, ended = suspend_all(now=now)
-            plans.pause_all()
-        return RestoreSummary(counts, paused, ended, closing)
+            with across_owners() if owner_id is None else acting_for(owner_id):
+                paused, ended = suspend_all(now=now)
+                plans.pause_all()
+            owner_ids = owners_in(owner_id)
+        return RestoreSummary(owner_ids, counts, paused, ended, closing)
+
+    @cached_property
+    def _own_tables(self) -> set[str]:
+        return {table.name for table in table_copy.backup_tables(self.manifest.owner_id)}
 
     def _load_tables(self, on_table: ReportTable) -> Iterator[tuple[str, int]]:
         while (frame := self._next_frame()).kind is FrameKind.TABLE:
             table = self.manifest.tables[frame.json["name"]]
             if not table_copy.has_table(table):
                 raise MigrationsDifferError
-            rows = table_copy.load_rows(table, self._row_batches())
+            if self.manifest.owner_id is None:
+                rows = table_copy.load_rows(table, self._row_batches())
+            elif table.name in self._own_tables:
+                rows = table_copy.load_own_rows(table, self._row_batches(), self.manifest.owner_id)
+            else:
+                raise DamagedError
             on_table(table.name, rows)
             yield table.name, rows
         if frame.kind is not FrameKind.CLOSING or next(self._frames, None) is not None:
@@ -167,12 +204,20 @@ def require_empty() -> None:
         raise NotEmptyError(f"It has rows in {tables[0]}.")
 
 
+def _require_free(owner_id: str, *, replace: bool) -> None:
+    """Make room for the rows of an owner. Raises OwnerExistsError if there are some already."""
+    if replace:
+        table_copy.delete_rows_of(owner_id)
+    elif table_copy.has_rows_of(owner_id):
+        raise OwnerExistsError(f"The owner is {owner_id}.")
+
+
 def verify_restore(restored: RestoreSummary) -> Verification:
     """Compare sample answers and ledger heads with the backup. Reads the complete ledger."""
     expected = restored.closing["answers"]
-    actual = sample_answers(current_owner())
-    heads = ledger_heads(current_owner())
-    verdict = verify(current_owner())
+    actual = sample_answers(restored.owner_ids)
+    heads = ledger_heads(restored.owner_ids)
+    verdicts = [_verify_ledger(owner_id) for owner_id in restored.owner_ids]
     return Verification(
         rows=sum(restored.counts.values()),
         answers=len(expected),
@@ -181,9 +226,14 @@ def verify_restore(restored: RestoreSummary) -> Verification:
         ),
         heads=len(heads),
         heads_equal=heads == restored.closing["ledger_heads"],
-        ledger_rows=verdict.rows,
-        ledger_faults=len(verdict.problems),
+        ledger_rows=sum(verdict.rows for verdict in verdicts),
+        ledger_faults=sum(len(verdict.problems) for verdict in verdicts),
     )
+
+
+def _verify_ledger(owner_id: str) -> VerificationReport:
+    with acting_for(owner_id):
+        return verify(owner_id)
 
 
 def describe_database_error(error: DatabaseError) -> str:

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
-from evidence.models.owners import in_turn
+from evidence.models.owners import current_owner, in_turn
 from evidence.write.sealed_values import SealedError
 from operations import schema_version
 from operations.backup import plans, store
@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 CHECK_SECONDS = 5.0
 """Pause between two looks at the plan, and so the delay of "Back up now"."""
 RETRY = timedelta(hours=1)
-NAME = "pdpp-{at:%Y-%m-%dT%H%M%SZ}.backup"
-DRAFT = re.compile(r"\.pdpp-\d{4}-\d\d-\d\dT\d{6}Z\.backup\.[0-9a-f]{8}")
+NAME = "pdpp-{owner}{at:%Y-%m-%dT%H%M%SZ}.backup"
+DRAFT = re.compile(r"\.pdpp-(?:[a-z0-9]+-)?\d{4}-\d\d-\d\dT\d{6}Z\.backup\.[0-9a-f]{8}")
 DRAFT_SECONDS = 86_400.0
 """Older drafts are of a process that was killed."""
 FOLDER_ERRORS: dict[int, type[BackupError]] = {
@@ -114,7 +114,8 @@ def _run(plan: BackupPlan, *, now: datetime) -> Steps:
 
 def _back_up(plan: BackupPlan, problems: list[BackupError], *, now: datetime) -> Steps:
     """Write the file once. A folder that fails does not keep the store from its copy."""
-    name = NAME.format(at=now)
+    owner_id = plans.only_owner(plan)
+    name = NAME.format(owner=f"{owner_id}-" if owner_id else "", at=now)
     with contextlib.ExitStack() as stack:
         made = None
         if plan.folder:
@@ -144,14 +145,20 @@ def _back_up(plan: BackupPlan, problems: list[BackupError], *, now: datetime) ->
 def _write(
     plan: BackupPlan, path: Path, *, now: datetime
 ) -> Generator[object, None, BackupSummary]:
-    """Write a backup that the recovery key opens, with all that a new machine needs."""
+    """Write a backup that the recovery key opens.
+
+    The only owner's has all that a new machine needs. One of several has their rows alone, and not the
+    key of the installation, which would open what is another's.
+    """
+    owner_id = plans.only_owner(plan)
     _delete_old_drafts(path.parent)
     return (
         yield from back_up(
             path,
             Recipient(bytes(plan.public_key or b"")),
+            owner_id=owner_id,
             migrations=schema_version.applied_migrations(),
-            with_keys=True,
+            with_keys=owner_id is None,
             now=now,
         )
     )
@@ -219,7 +226,7 @@ def _drill_problem(copy: BackupCopy, *, now: datetime) -> Generator[object, None
         path = Path(copy.place, copy.name)
         if not is_folder(copy):
             path = stack.enter_context(temporary_folder()) / copy.name
-            bucket = store.open_store(plans.get_plan(copy.owner_id))
+            bucket = store.open_store(plans.get_plan(current_owner()))
             if bucket.address != copy.place:
                 raise BackupMissingError(f"{copy.place} is another store.")
             yield from bucket.get(copy.name, path)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from django.db import DatabaseError, connection, transaction
 from psycopg import sql
 
+from operations.backup.errors import DamagedError
+
 EXCLUDED_TABLES = frozenset(
     {
         "django_migrations",  # the manifest lists them
@@ -30,6 +32,15 @@ EXCLUDED_TABLES = frozenset(
         "procrastinate_workers",
     }
 )
+OWNER_COLUMN = "owner_id"
+OWNER_TABLE = "evidence_owner"
+KEPT_COLUMNS = frozenset({"user_id", "is_administrator", "disk_limit_bytes", "removed_at"})
+"""What an installation decides about an owner: a backup of the owner's rows does not contain it."""
+ADDED_ONLY = {
+    "evidence_disclosure": "evidence_disclosure_added_only",
+    "evidence_checkpoint": "evidence_checkpoint_added_only",
+}
+"""Triggers that keep the ledger from being changed, by table."""
 PORTABLE_SETTINGS = (
     "SET LOCAL datestyle TO 'ISO, YMD'; SET LOCAL timezone TO 'UTC'; SET LOCAL intervalstyle TO"
     " 'postgres'; SET LOCAL extra_float_digits TO 3; SET LOCAL bytea_output TO 'hex';"
@@ -77,15 +88,32 @@ def tables() -> list[Table]:
         return [Table(name, tuple(columns)) for name, columns in cursor]
 
 
-def backup_tables() -> list[Table]:
-    """Return the tables that a backup contains."""
-    return [table for table in tables() if table.name not in EXCLUDED_TABLES]
+def backup_tables(owner_id: str | None = None) -> list[Table]:
+    """Return the tables that a backup contains, or those that one of an owner's rows contains."""
+    stored = [table for table in tables() if table.name not in EXCLUDED_TABLES]
+    if owner_id is None:
+        return stored
+    return [
+        Table(table.name, tuple(name for name in table.columns if name not in KEPT_COLUMNS))
+        if table.name == OWNER_TABLE
+        else table
+        for table in stored
+        if OWNER_COLUMN in table.columns
+    ]
 
 
-def dump_rows(table: Table) -> Generator[tuple[bytes, int], None, None]:
-    """Yield batches of complete rows in COPY format with their row count, in constant memory."""
-    statement = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(
-        table.column_list, sql.Identifier(table.name)
+def dump_rows(
+    table: Table, owner_id: str | None = None
+) -> Generator[tuple[bytes, int], None, None]:
+    """Yield batches of complete rows in COPY format with their row count, in constant memory.
+
+    With an owner, only the rows of that one.
+    """
+    is_theirs = sql.SQL(" WHERE owner_id = {}").format(sql.Literal(owner_id))
+    statement = sql.SQL("COPY (SELECT {} FROM {}{}) TO STDOUT").format(
+        table.column_list,
+        sql.Identifier(table.name),
+        sql.SQL("") if owner_id is None else is_theirs,
     )
     batch, count = bytearray(), 0
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
@@ -154,7 +182,6 @@ def truncate_tables() -> None:
     names = [sql.Identifier(table.name) for table in tables() if table.name != "django_migrations"]
     with connection.cursor() as cursor:
         cursor.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(names)))
-        cursor.execute("SET CONSTRAINTS ALL DEFERRED")
 
 
 def load_rows(table: Table, batches: Iterable[bytes]) -> int:
@@ -167,6 +194,66 @@ def load_rows(table: Table, batches: Iterable[bytes]) -> int:
             for batch in batches:
                 copy.write(batch)
         return int(cursor.rowcount)
+
+
+def load_own_rows(table: Table, batches: Iterable[bytes], owner_id: str) -> int:
+    """Load rows beside those of other owners, and return their number.
+
+    The owner's own row stays if there is one. Raises ``DamagedError`` if a row is another owner's.
+    """
+    name, draft = sql.Identifier(table.name), sql.Identifier("restored_rows")
+    columns = table.column_list
+    with connection.cursor() as cursor:
+        create = sql.SQL("CREATE TEMPORARY TABLE {} AS SELECT {} FROM {} WITH NO DATA")
+        cursor.execute(create.format(draft, columns, name))
+        rows = load_rows(Table("restored_rows", table.columns), batches)
+        foreign = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE owner_id IS DISTINCT FROM {})")
+        cursor.execute(foreign.format(draft, sql.Literal(owner_id)))
+        if cursor.fetchone()[0]:
+            raise DamagedError
+        insert = sql.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM {2}{3}")
+        known = sql.SQL(" ON CONFLICT (owner_id) DO NOTHING" if table.name == OWNER_TABLE else "")
+        cursor.execute(insert.format(name, columns, draft, known))
+        cursor.execute(sql.SQL("DROP TABLE {}").format(draft))
+    return rows
+
+
+def has_rows_of(owner_id: str) -> bool:
+    """Return whether an owner has anything but their own row."""
+    exists = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE owner_id = {})")
+    with connection.cursor() as cursor:
+        for table in _tables_of_owners():
+            cursor.execute(exists.format(sql.Identifier(table.name), sql.Literal(owner_id)))
+            if cursor.fetchone()[0]:
+                return True
+    return False
+
+
+def delete_rows_of(owner_id: str) -> None:
+    """Delete everything of an owner but their own row, with what is derived from it, and the ledger."""
+    delete = sql.SQL("DELETE FROM {} WHERE owner_id = {}")
+    switch = sql.SQL("ALTER TABLE {} {} TRIGGER {}")
+    with connection.cursor() as cursor:
+        for table in _tables_of_owners():
+            name, trigger = sql.Identifier(table.name), ADDED_ONLY.get(table.name)
+            if trigger is not None:
+                cursor.execute(switch.format(name, sql.SQL("DISABLE"), sql.Identifier(trigger)))
+            cursor.execute(delete.format(name, sql.Literal(owner_id)))
+            if trigger is not None:
+                cursor.execute(switch.format(name, sql.SQL("ENABLE"), sql.Identifier(trigger)))
+
+
+def defer_constraints() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL DEFERRED")
+
+
+def _tables_of_owners() -> list[Table]:
+    return [
+        table
+        for table in tables()
+        if OWNER_COLUMN in table.columns and table.name not in {OWNER_TABLE, "owner_setuplink"}
+    ]
 
 
 def reset_sequences() -> None:

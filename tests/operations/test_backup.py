@@ -19,6 +19,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from evidence.access.grants import resume_client
+from evidence.models.owners import acting_for
 from evidence.write.blobs import put_blob
 from evidence.write.declaration_store import declare
 from evidence.write.sealed_values import SealedError
@@ -213,7 +214,8 @@ def test_backup_is_a_consistent_snapshot_during_writes(
 
 def _write(world: World) -> None:
     try:
-        world.put(*[(PERSONAL, "messages", mail(f"late{n}", None)) for n in range(9)])
+        with acting_for(world.owner_id):
+            world.put(*[(PERSONAL, "messages", mail(f"late{n}", None)) for n in range(9)])
     finally:
         connection.close()
 

@@ -1,15 +1,15 @@
-"""``manage.py backup``: back up everything to one encrypted file while the server runs."""
+"""``manage.py backup``: back up everything, or one owner's rows, while the server runs."""
 
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, ProgrammingError
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.management.owner_command import OwnerCommand
-from evidence.models.owners import current_owner
+from evidence.management.owner_command import named_owner
+from evidence.models.owners import across_owners, acting_for, first_owner
 from importers.sources.account_store import count_credentials
 from operations import schema_version
 from operations.backup import command_options, plans
@@ -31,15 +31,23 @@ CREDENTIALS = {
 }
 
 
-class Command(OwnerCommand):
+class Command(BaseCommand):
     """Writes only the file, which appears when it is complete."""
 
-    help = "Back up everything to one new, encrypted file. The server can keep running."
+    help = (
+        "Back up everything, or an owner's rows, to one new, encrypted file. The server can keep"
+        " running."
+    )
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE")
         command_options.add_arguments(parser)
+        parser.add_argument(
+            "--owner",
+            metavar="NAME",
+            help="Only the rows of this owner, without the account, by user name or id.",
+        )
         parser.add_argument(
             "--passphrase",
             action="store_true",
@@ -59,12 +67,14 @@ class Command(OwnerCommand):
         try:
             if options["make_key"]:
                 command_options.make_key_file(options["key_file"])
-            secret = self._secret(options)
-            options["with_keys"] |= isinstance(secret, Recipient)
+            owner_id = named_owner(options["owner"]).owner_id if options["owner"] else None
+            secret = self._secret(owner_id, options)
+            options["with_keys"] |= isinstance(secret, Recipient) and owner_id is None
             summary = run_to_end(
                 back_up(
                     file,
                     secret,
+                    owner_id=owner_id,
                     migrations=schema_version.applied_migrations(),
                     with_keys=options["with_keys"],
                     now=timezone.now(),
@@ -77,14 +87,17 @@ class Command(OwnerCommand):
             raise CommandError(f"No backup was made: {error.strerror}: {error.filename}") from error
         except DatabaseError as error:
             raise CommandError(f"No backup was made. {describe_database_error(error)}") from error
-        self._report(file, summary, options)
+        with across_owners() if owner_id is None else acting_for(owner_id):
+            self._report(file, summary, options)
 
-    def _secret(self, options: dict[str, Any]) -> Secret | Recipient:
+    def _secret(self, owner_id: str | None, options: dict[str, Any]) -> Secret | Recipient:
         """Return the public half of the recovery key, unless the options name something else."""
         if options["passphrase"] or options["key_file"] is not None:
             return command_options.new_secret(options)
         try:
-            public_key = plans.get_plan(current_owner()).public_key
+            owner_id = owner_id or first_owner(timezone.now()).owner_id
+            with acting_for(owner_id):
+                public_key = plans.get_plan(owner_id).public_key
         except ProgrammingError:  # the tables are those of an earlier release
             public_key = None
         if public_key is None:

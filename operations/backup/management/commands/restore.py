@@ -1,4 +1,4 @@
-"""``manage.py restore``: restore a backup into an empty database, with all grants paused."""
+"""``manage.py restore``: restore everything, or one owner's rows, with all grants paused."""
 
 import json
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from operations import key_file, schema_version
 from operations.backup import command_options
-from operations.backup.errors import BackupError
+from operations.backup.errors import BackupError, MigrationsDifferError
 from operations.backup.keys import RECOVERY
 from operations.backup.restore import (
     BackupReader,
@@ -36,7 +36,10 @@ SET_KEY = " Set PDPP_SECRET_KEY to it before starting the server."
 class Command(BaseCommand):
     """Exits with status 1 if the restore or its verification fails."""
 
-    help = "Restore a backup into an empty database. All grants are paused."
+    help = (
+        "Restore a backup of everything into an empty database, or one of an owner's rows beside those"
+        " of other owners. All its grants are paused."
+    )
     requires_system_checks = []  # noqa: RUF012 - Django's own type; there are no tables yet
 
     @override
@@ -45,6 +48,11 @@ class Command(BaseCommand):
         command_options.add_arguments(parser)
         command_options.add_opened(parser)
         parser.add_argument("--json", action="store_true", help="Print the verification as JSON.")
+        parser.add_argument(
+            "--replace",
+            action="store_true",
+            help="Delete what the owner of the backup has here first. Stop the server before.",
+        )
         key_options = parser.add_mutually_exclusive_group()
         key_options.add_argument(
             "--with-keys", action="store_true", help="Restore the secret key from the backup."
@@ -59,11 +67,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, file: Path, **options: Any) -> None:
         try:
             secret = command_options.read_secret(file, options)
-            # Words open what restores everything, as the page Backups promises.
-            if secret.kind == RECOVERY and not options["without_the_key"]:
-                options["with_keys"] = True
             with file.open("rb") as opened:
-                summary = self._restore(BackupReader(opened, secret), options)
+                backup = BackupReader(opened, secret)
+                # Words open what restores everything, as the page Backups promises.
+                if secret.kind == RECOVERY and not options["without_the_key"]:
+                    options["with_keys"] |= backup.manifest.owner_id is None
+                summary = self._restore(backup, options)
         except BackupError as error:
             raise CommandError(error.text) from error
         except OSError as error:
@@ -88,10 +97,14 @@ class Command(BaseCommand):
             settings.PDPP_ROTATED_KEYS = backup.manifest.rotated_keys
             settings.SECRET_KEY_FALLBACKS = backup.manifest.rotated_keys.get("secret", [])
         if applied != backup.manifest.migrations:
+            if applied and backup.manifest.owner_id is not None:
+                raise MigrationsDifferError
             if applied:  # a killed restore or an older version created tables
                 require_empty()
             schema_version.migrate_to(backup.manifest.migrations)
-        summary = backup.restore(now=timezone.now(), on_table=self._show)
+        summary = backup.restore(
+            now=timezone.now(), replace=options["replace"], on_table=self._show
+        )
         schema_version.migrate_to_latest()
         return summary
 
