@@ -42,7 +42,7 @@ from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.events import Bookmark
 from evidence.models.grants import AccessToken, Grant, Package
-from evidence.models.quotas import Quota
+from evidence.models.quotas import Quota, RefusedCall
 from evidence.models.sources import load_declarations
 
 
@@ -219,6 +219,7 @@ def delete_access(owner_id: str) -> Counter[str]:
             "bookmarks": _delete(Bookmark.unscoped.filter(**of_owner)),
         }
     )
+    _delete(RefusedCall.unscoped.filter(**of_owner))
     _delete(Package.unscoped.filter(**of_owner))
     removed["clients"] = _delete(Client.unscoped.filter(**of_owner))
     return +removed

@@ -4,7 +4,6 @@ import copy
 from pathlib import Path
 
 from django.contrib.admin.utils import quote
-from django.contrib.auth.models import User
 from django.utils import timezone
 
 from evidence.access.grant_terms import StreamRequest
@@ -157,7 +156,6 @@ def arrange(world: World, var: Path) -> dict[str, str]:
         "grant": grant.pk,
         "source": str(grant.source_id),
         "token": AccessToken.unscoped.get(package=package).pk,
-        "user": str(User.objects.get().pk),
         "personal": PERSONAL,
         "ask": asked,
         "backup": str(backup),
