@@ -85,6 +85,7 @@ PAGES = (
     "/activity/refused",
     "/admin/",
     "/owners",
+    "/owners/owner/remove",
     "/second-factor",
     "/admin/password_change/",
     "/admin/password_change/done/",
@@ -181,7 +182,9 @@ def _arrange_imports(world: World, var: Path) -> dict[str, str]:
     """Store an upload, an export that waits for an answer, and a run that stopped."""
     now = timezone.now()
     upload = uploads.create_upload(
-        var / "imports" / "uploads", name="W" * 120 + ".txt", size=len(CHAT_EXPORT)
+        uploads.root_of(var / "imports", world.owner_id),
+        name="W" * 120 + ".txt",
+        size=len(CHAT_EXPORT),
     )
     upload.path.write_bytes(CHAT_EXPORT)
     upload.save(phase="received")

@@ -20,6 +20,7 @@ from importers.runs.background import ImportWorker
 from owner.site import owner
 from tests.importers.imports import TORTURE, records, run
 from tests.owner.pages.browser import Browser, Page
+from tests.owners import OWNER_ID
 
 if TYPE_CHECKING:
     from tests.world import World
@@ -354,7 +355,7 @@ def test_what_nobody_wants_is_thrown_away_after_a_week(
 ) -> None:
     send(alice, "old.mbox", (TORTURE / "mail.mbox").read_bytes())
     work(imports)
-    (folder,) = (tmp_path / "imports/uploads").iterdir()
+    (folder,) = (tmp_path / "imports/uploads" / OWNER_ID).iterdir()
     then = time.time() - 8 * 24 * 3600
     os.utime(folder / "state.json", (then, then))
 
@@ -408,7 +409,8 @@ def test_a_disk_that_is_full_is_said_and_loses_no_slice(
         )
 
     assert put(-1, "").status_code == 400
-    upload = uploads.create_upload(imports._workspace / "uploads", name="c.ics", size=len(content))
+    root = uploads.root_of(imports._workspace, OWNER_ID)
+    upload = uploads.create_upload(root, name="c.ics", size=len(content))
     with monkeypatch.context() as full:
         no_room = OSError(errno.ENOSPC, "No space left on device")
         full.setattr(uploads.Upload, "write_chunk", Mock(side_effect=no_room))
@@ -425,7 +427,7 @@ def test_a_disk_that_is_full_is_said_and_loses_no_slice(
 def test_what_a_full_disk_left_of_an_upload_stops_no_other(
     world: "World", alice: Browser, imports: ImportWorker, tmp_path: Path
 ) -> None:
-    broken = tmp_path / "imports" / "uploads" / f"upl_{'0' * 24}"
+    broken = uploads.root_of(tmp_path / "imports", OWNER_ID) / f"upl_{'0' * 24}"
     broken.mkdir(parents=True)
     (broken / "state.json").write_text("")
     page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
