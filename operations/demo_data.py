@@ -136,7 +136,7 @@ def _get_or_create_package(demo: frozenset[str], *, now: datetime) -> "Package":
     client = _get_or_create_client(now)
     grants = filter_state(with_grant_state(now), GrantState.ACTIVE).filter(package__client=client)
     # The owner may have given the client more access, which a demo token must not use.
-    packages = {grant.package_id: grant.package for grant in grants}
+    packages: dict[str, Package] = {grant.package_id: grant.package for grant in grants}
     for package_id, package in packages.items():
         granted = [grant for grant in grants if grant.package_id == package_id]
         if all(demo.issuperset(connection_ids(grant)) for grant in granted):

@@ -12,7 +12,6 @@ from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 
 from evidence.write import targets
 from evidence.write.batches import Batch, BatchPreparer, StreamAddress
@@ -86,8 +85,9 @@ class _BatchQueue:
 def prepare_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
     """Yield the same batches, preparing the next ones on a second thread."""
     queue = _BatchQueue()
-    fill = partial(copy_context().run, queue.fill)  # it acts for the same owner
-    thread = threading.Thread(target=fill, args=(batches,), name="prepare", daemon=True)
+    context = copy_context()  # it acts for the same owner
+    arguments = (queue.fill, batches)
+    thread = threading.Thread(target=context.run, args=arguments, name="prepare", daemon=True)
     thread.start()
     try:
         while (batch := queue.get()) is not None:

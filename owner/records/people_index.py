@@ -18,7 +18,7 @@ from django.db.models import Exists, OuterRef
 from evidence.declarations.roles import normalize_identity
 from evidence.models.connections import Connection
 from evidence.models.digests import person_digest
-from evidence.models.owners import Owner
+from evidence.models.owners import Owner, current_owner
 from evidence.write import record_fields
 from evidence.write.locks import lock_connections
 from evidence.write.targets import connection_targets
@@ -110,13 +110,9 @@ def outdated_connections() -> list[str]:
     """Return the connections with records whose people are not derived yet. Locks nothing."""
     rows = Connection.unscoped.exclude(status=Connection.Status.REVOKED).order_by("pk")
     connections = list(rows.select_related("source"))
-    owners = {pk: _OwnerFacts.load(pk) for pk in {row.owner_id for row in connections}}
+    facts = _OwnerFacts.load(current_owner())
     saved = PeopleProgress.unscoped.in_bulk([row.pk for row in connections])
-    return [
-        row.pk
-        for row in connections
-        if not _is_current(row, owners[row.owner_id], saved.get(row.pk))
-    ]
+    return [row.pk for row in connections if not _is_current(row, facts, saved.get(row.pk))]
 
 
 def derive_batch(connection_id: str, *, limit: int) -> int | None:
@@ -125,7 +121,7 @@ def derive_batch(connection_id: str, *, limit: int) -> int | None:
         if not lock_connections([connection_id]):
             return None
         row = Connection.unscoped.select_related("source").get(pk=connection_id)
-        streams = _people_streams(row, _OwnerFacts.load(row.owner_id))
+        streams = _people_streams(row, _OwnerFacts.load(current_owner()))
         saved = PeopleProgress.unscoped.filter(pk=row.pk).first()
         progress = _valid_progress(row, saved, _basis(streams))
         if not progress.is_complete:
