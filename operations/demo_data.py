@@ -20,7 +20,7 @@ from evidence.access.grants import GrantRequest, issue, register_client, revoke_
 from evidence.access.tokens import create_token
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import current_owner
 from evidence.write.blobs import put_blob
 from evidence.write.connections import create_connection
 from evidence.write.declaration_store import declare
@@ -90,7 +90,7 @@ def _load(
     now: datetime,
     on_progress: OnProgress,
 ) -> IngestResult:
-    owner_id = get_or_create_owner(now).owner_id
+    owner_id = current_owner()
     for document in declarations:
         declare(orjson.dumps(document), owner_id=owner_id, now=now)
     existing = set(Connection.unscoped.values_list("connection_id", flat=True))
@@ -148,7 +148,7 @@ def _get_or_create_package(demo: frozenset[str], *, now: datetime) -> "Package":
 def _get_or_create_client(now: datetime) -> Client:
     existing = Client.unscoped.filter(client_id=_read_state().get("client_id")).first()
     if existing is None:
-        existing = register_client(CLIENT_NAME, owner_id=get_or_create_owner(now).owner_id, now=now)
+        existing = register_client(CLIENT_NAME, owner_id=current_owner(), now=now)
         _save_state(client_id=existing.client_id)
     return existing
 

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from evidence.errors import ApiException
 from evidence.management.owner_command import OwnerCommand
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import current_owner
 from evidence.write.connections import create_connection
 
 
@@ -41,7 +41,7 @@ class Command(OwnerCommand):
             connection_id = create_connection(
                 options["connector_key"],
                 display_name=options["name"],
-                owner_id=get_or_create_owner(now).owner_id,
+                owner_id=current_owner(),
                 languages=options["language"],
                 identities=options["identity"],
                 connection_id=options["id"],

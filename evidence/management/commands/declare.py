@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from evidence.errors import ConnectorInvalid
 from evidence.management.owner_command import OwnerCommand
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import current_owner
 from evidence.write.declaration_store import PublishedDeclaration, declare
 
 
@@ -36,7 +36,7 @@ class Command(OwnerCommand):
             with Console(stderr=True).status("Declaring") as status:
                 published = declare(
                     document,
-                    owner_id=get_or_create_owner(now).owner_id,
+                    owner_id=current_owner(),
                     now=now,
                     on_progress=lambda done: status.update(f"{done:,} records recomputed"),
                 )

@@ -18,7 +18,7 @@ from typing_extensions import override
 from evidence.errors import ApiException
 from evidence.management import argument_types
 from evidence.management.owner_command import OwnerCommand
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import current_owner
 from evidence.write.connections import connection_ids, create_connection
 from evidence.write.declaration_store import declare
 from evidence.write.ingest import IngestResult, ingest_lines
@@ -105,7 +105,7 @@ class Command(OwnerCommand):
     @override
     def handle(self, *args: Any, source: str, **options: Any) -> None:
         now = timezone.now()
-        owner_id = get_or_create_owner(now).owner_id
+        owner_id = current_owner()
         try:
             if options["set_up"]:
                 set_up(Path(source), owner_id=owner_id, now=now)

@@ -12,7 +12,7 @@ from evidence.erasure import erase_record, run_erasure, run_pending_erasures
 from evidence.errors import ApiException
 from evidence.management.owner_command import OwnerCommand
 from evidence.models.erasures import Erasure
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import current_owner
 from evidence.write.connections import get_connection
 from evidence.write.erasure_orders import ErasureScope, create_erasure, list_receipts
 from operations.erasure_text import count_rows, describe_kept, format_counts, receipt_lines
@@ -60,7 +60,7 @@ class Command(OwnerCommand):
     @override
     def handle(self, *args: Any, action: str, **options: Any) -> None:
         now = timezone.now()
-        owner_id = get_or_create_owner(now).owner_id
+        owner_id = current_owner()
         if action == "receipts":
             self._print(list_receipts(owner_id, most=MAX_RECEIPTS))
         elif action == "go-on":

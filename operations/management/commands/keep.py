@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from evidence.errors import ApiException
 from evidence.management.owner_command import OwnerCommand
-from evidence.models.owners import get_or_create_owner
+from evidence.models.owners import current_owner
 from evidence.write.connections import get_connection, list_connections
 from evidence.write.retention import retention_periods, set_retention
 
@@ -27,7 +27,7 @@ class Command(OwnerCommand):
     @override
     def handle(self, *args: Any, connection_id: str | None, **options: Any) -> None:
         now = timezone.now()
-        owner_id = get_or_create_owner(now).owner_id
+        owner_id = current_owner()
         if connection_id is None and (options["days"] is not None or options["for_good"]):
             raise CommandError("Name a connection. Run manage.py keep to list them.")
         if connection_id is None:
