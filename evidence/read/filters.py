@@ -22,7 +22,7 @@ from evidence.search.analysis.matcher import needs_verification
 from evidence.search.analysis.query_parser import parse
 from evidence.search.analysis.query_tree import QueryError
 from evidence.search.analysis.tsquery import to_tsquery
-from evidence.search.query_planner import group_by_grant_and_language
+from evidence.search.query_planner import group_by_grant_and_language, lexeme_codes
 
 Filter = tuple[tuple[str, ...], str]
 """The keys in brackets and the value: ``filter[size][gte]=1`` is ``(("size", "gte"), "1")``."""
@@ -61,7 +61,7 @@ def _words_filter(visible: VisibleRecords, name: str, text: str, *, param: str) 
             raise InvalidRequest(
                 message="words takes words, prefix* and OR; contains takes a phrase.", param=param
             )
-        codes = {name: group.layout["search"][name]}
+        codes = {name: lexeme_codes(group)[name]}
         tsquery = to_tsquery(query, codes=codes, languages=languages)
         ids = list(group.connection_for)
         branches.append(matches_condition(ids, visible.stream.name, tsquery or ""))

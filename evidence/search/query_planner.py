@@ -16,7 +16,8 @@ from evidence.access.ranking.prefixes import CodedStream
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import ConnectionFacts, TimeRange
 from evidence.access.sql import SQL, in_time_range, join_sql
-from evidence.declarations.storage_layout import in_code_order
+from evidence.declarations.storage_layout import in_code_order, owner_code
+from evidence.models.owners import current_owner
 from evidence.search.analysis import VERSION
 from evidence.search.analysis.compounds import normalize_date
 from evidence.search.analysis.folding import fold, strip_marks
@@ -91,14 +92,14 @@ def _stream_queries(
 ) -> Iterator[StreamQuery]:
     """Yield one query per set of granted fields and set of languages, and per day if it has a date."""
     for group in group_by_grant_and_language(visible):
-        codes = _field_codes(group)
+        codes = lexeme_codes(group)
         languages = group.connections[0].languages
         tsquery = to_tsquery(query, codes=codes, languages=languages)
         if tsquery is not None:
             words = score_terms(query, codes=codes, languages=languages) if scored else {}
             terms = CompiledQuery(tsquery, tuple(words), tuple(words.values()))
             if scored and not any(map(is_stale, group.connections)):
-                terms = replace(terms, required=_required(query, group, codes))
+                terms = replace(terms, required=_required(query, group))
             yield StreamQuery(group, terms)
             if dated is not None and group.shows(visible.stream.consent_time_field):
                 yield from _queries_by_day(query, tsquery, dated, group, codes=codes)
@@ -129,13 +130,13 @@ def _queries_by_day(
         yield StreamQuery(of_day, compiled, has_few_rows=True)
 
 
-def _required(query: Query, group: VisibleRecords, codes: Mapping[str, str]) -> SQL | None:
+def _required(query: Query, group: VisibleRecords) -> SQL | None:
     """Return a condition on the order of words in the fields that the grant shows, if there is one."""
     pairs = required_pairs(query, languages=group.connections[0].languages)
     if pairs is None:
         return None
     in_order = in_code_order(group.layout["search"].values())
-    fields = {name: in_order.index(code) + 1 for name, code in codes.items()}
+    fields = {name: in_order.index(code) + 1 for name, code in _field_codes(group).items()}
     return _has_pairs(pairs, fields) + SQL(" IS TRUE")
 
 
@@ -167,8 +168,14 @@ def coded_streams(searched: Sequence[VisibleRecords]) -> list[CodedStream]:
         CodedStream(group, lexeme_starts(codes))
         for visible in searched
         for group in group_by_grant_and_language(visible)
-        if (codes := _field_codes(group))
+        if (codes := lexeme_codes(group))
     ]
+
+
+def lexeme_codes(visible: VisibleRecords) -> dict[str, str]:
+    """Return what the lexemes of each searchable field that the grant shows begin with."""
+    owner = owner_code(current_owner())
+    return {name: owner + code for name, code in _field_codes(visible).items()}
 
 
 def _field_codes(visible: VisibleRecords) -> dict[str, str]:

@@ -12,7 +12,12 @@ import orjson
 
 from evidence.declarations.declaration import TITLE_ROLE, StreamDeclaration
 from evidence.declarations.roles import field_text
-from evidence.declarations.storage_layout import in_code_order, link_columns, typed_columns
+from evidence.declarations.storage_layout import (
+    in_code_order,
+    link_columns,
+    owner_code,
+    typed_columns,
+)
 from evidence.declarations.values import parse_instant, sort_key
 from evidence.models.digests import value_digest
 from evidence.search.analysis import VERSION
@@ -154,14 +159,15 @@ def _search(
     target: Target, key: str, data: Mapping[str, Any], authored_at: datetime | None
 ) -> bytes:
     """Index every field that was ever searchable, because its code is never reused."""
+    owner = owner_code(target.owner_id)
     fields = [
-        IndexedField(code, text, _weight(target.stream, field))
+        IndexedField(owner + code, text, _weight(target.stream, field))
         for field, code in target.layout["search"].items()
         if (text := field_text(data.get(field)))
     ]
     codes = target.layout["search"].values()
     lexemes = encode_lexemes(fields, languages=target.languages, codes=len(codes))
-    orders = [lexemes.orders.get(code) for code in in_code_order(codes)]
+    orders = [lexemes.orders.get(owner + code) for code in in_code_order(codes)]
     return copy_format.binary_row(
         copy_format.binary_text(target.owner_id),
         copy_format.binary_text(target.connection_id),

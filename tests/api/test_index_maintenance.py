@@ -12,6 +12,7 @@ from evidence.models.records import SearchText
 from evidence.write.connections import create_connection, set_languages
 from evidence.write.reindex import mark_outdated, outdated_connections, reindex, reindex_batch
 from operations import background_jobs
+from tests.owners import OWNER_ID
 from tests.world import NOW, PERSONAL, WORK, Answer, World
 from tests.write import stored
 
@@ -162,7 +163,7 @@ def test_the_same_languages_or_an_empty_connection_have_nothing_to_do(world: Wor
 
 def command(*arguments: str) -> str:
     out = io.StringIO()
-    call_command("reindex", *arguments, stdout=out, stderr=io.StringIO())
+    call_command("reindex", *arguments, owner=OWNER_ID, stdout=out, stderr=io.StringIO())
     return out.getvalue()
 
 

@@ -7,6 +7,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from tests.owners import OWNER_ID
 from tests.world import BANK, CHAT, PERSONAL, WORK, Answer, World
 
 LIST = "/v1/owner/connections"
@@ -44,7 +45,9 @@ def test_response_shows_whether_the_owner_chose_the_label(world: World) -> None:
         rows = world.get(LIST, "alice").body["data"]
         return {row["connection_id"]: row["label_status"] for row in rows}
 
-    call_command("connect", "account", "--name", "Savings", "--id", "cin_named")
+    call_command(
+        "connect", "account", "--owner", OWNER_ID, "--name", "Savings", "--id", "cin_named"
+    )
     assert labels()["cin_named"] == "owner_set"
     assert labels()[BANK] == "fallback"
     assert patch(world, BANK, {"display_name": "Bank account"}).body["label_status"] == "owner_set"

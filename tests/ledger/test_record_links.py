@@ -195,7 +195,7 @@ def test_rows_that_nobody_signed_for_an_hour_are_a_warning(world: World, clock: 
     assert verify(world.owner_id).warnings == []
     clock.shift(timedelta(minutes=2))
     out, err = StringIO(), StringIO()
-    call_command("ledger", "verify", stdout=out, stderr=err)
+    call_command("ledger", "verify", owner=OWNER_ID, stdout=out, stderr=err)
     assert err.getvalue().endswith(
         " row 1: Rows 1 to 1 are older than an hour, and no checkpoint covers them. Start the"
         " server, which signs every hour, or run manage.py ledger checkpoint.\n"
@@ -214,7 +214,7 @@ def test_rows_that_a_running_server_did_not_sign_are_a_fault(
     clock.shift(timedelta(minutes=61))
     err = StringIO()
     with pytest.raises(CommandError, match="not whole"):
-        call_command("ledger", "verify", stderr=err)
+        call_command("ledger", "verify", owner=OWNER_ID, stderr=err)
     assert err.getvalue().endswith(
         " row 2: Rows 2 to 4 are older than an hour, and no checkpoint covers them, although"
         " the server was running: checkpoints were deleted, or background jobs fail.\n"

@@ -12,6 +12,7 @@ from django.db import DatabaseError, connection, transaction
 
 from evidence.ledger.checkpoints import create_checkpoint
 from evidence.ledger.verification import export_lines, verify
+from tests.owners import OWNER_ID
 from tests.world import NOW, World
 
 LIST = "/v1/streams/messages/records"
@@ -62,7 +63,7 @@ def test_a_whole_ledger_is_found_whole(kept: World) -> None:
     verdict = verify(kept.owner_id)
     assert (verdict.rows, verdict.chains, verdict.checkpoints, verdict.problems) == (5, 1, 1, [])
     out = StringIO()
-    call_command("ledger", "verify", stdout=out)
+    call_command("ledger", "verify", owner=OWNER_ID, stdout=out)
     assert out.getvalue() == "The ledger is whole: 5 rows in 1 chains, 1 checkpoints.\n"
 
 
@@ -113,12 +114,18 @@ def take_back(world: World) -> None:
     """The second of two rows, under the seal that stood before it, when a signature has seen both."""
     world.get(LIST)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT seq, digest, seal FROM evidence_chain")
+        cursor.execute(
+            "SELECT seq, digest, seal FROM evidence_chain WHERE owner_id = %s", [OWNER_ID]
+        )
         old = cursor.fetchone()
     world.get(LIST)
     create_checkpoint(world.owner_id, now=NOW)
-    tamper("DELETE FROM evidence_disclosure WHERE seq = 2")
-    tamper("UPDATE evidence_chain SET seq = %s, digest = %s, seal = %s", *old)
+    tamper("DELETE FROM evidence_disclosure WHERE seq = 2 AND owner_id = %s", OWNER_ID)
+    tamper(
+        "UPDATE evidence_chain SET seq = %s, digest = %s, seal = %s WHERE owner_id = %s",
+        *old,
+        OWNER_ID,
+    )
 
 
 def test_rows_that_a_signature_covers_are_missed_even_under_an_old_seal(world: World) -> None:
@@ -132,14 +139,20 @@ def test_what_is_taken_back_with_its_signature_contradicts_an_export_that_was_ke
 ) -> None:
     world.get(LIST)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT seq, digest, seal FROM evidence_chain")
+        cursor.execute(
+            "SELECT seq, digest, seal FROM evidence_chain WHERE owner_id = %s", [OWNER_ID]
+        )
         old = cursor.fetchone()
     world.get(LIST)
     create_checkpoint(world.owner_id, now=NOW)
     *_, kept = export_lines(world.owner_id)
     tamper("DELETE FROM evidence_disclosure WHERE seq = 2")
     tamper("DELETE FROM evidence_checkpoint")
-    tamper("UPDATE evidence_chain SET seq = %s, digest = %s, seal = %s", *old)
+    tamper(
+        "UPDATE evidence_chain SET seq = %s, digest = %s, seal = %s WHERE owner_id = %s",
+        *old,
+        OWNER_ID,
+    )
     assert faults(world) == []
     rows = [[each["chain"], each["seq"], each["digest"]] for each in export_lines(world.owner_id)
             if each["object"] == "disclosure"]  # fmt: skip
@@ -239,7 +252,7 @@ def test_verify_ends_with_a_failure_that_a_schedule_notices(kept: World) -> None
     tamper("DELETE FROM evidence_disclosure WHERE seq = 5")
     err = StringIO()
     with pytest.raises(CommandError, match="not whole"):
-        call_command("ledger", "verify", stderr=err)
+        call_command("ledger", "verify", owner=OWNER_ID, stderr=err)
     assert "row 5: Rows 5 to 5 are missing at the end." in err.getvalue()
 
 

@@ -12,8 +12,9 @@ from evidence.access.records import VisibleRecords
 from evidence.access.sql import SQL, fetch_all_generic_plan, union_all
 
 COMMON_STARTS: Final = """
--- What the most common lexemes of all search texts begin with: field code and tier. No parameters.
-SELECT DISTINCT substring(lexeme FROM '^[a-z]+[0-9]')
+-- What the most common lexemes of all search texts begin with: owner's code, field code and tier.
+-- No parameters.
+SELECT DISTINCT substring(lexeme FROM '^[a-z0-9_]{3}[a-z]+[0-9]')
 FROM pg_stats, unnest(most_common_elems::text::text[]) AS e(lexeme)
 WHERE schemaname = current_schema AND tablename LIKE 'evidence_searchtext%' AND attname = 'terms'
 """

@@ -1,7 +1,7 @@
 """Encode fields as tsvector lexemes.
 
 A lexeme is field code, tier and term: `b2invoice` means that "invoice" is in field `b` with impact
-2. Because the lexeme includes the field, a field that a grant hides can neither match nor rank.
+2. In the database the code of the owner stands before it (`storage_layout.owner_code`). Because the lexeme includes the field, a field that a grant hides can neither match nor rank.
 Impact uses constants and no statistics of the stored texts, which would reveal hidden records.
 
 Huge fields lose everything after `MAX_INDEXED_CHARS` code points. If the lexemes of a field exceed
@@ -45,7 +45,7 @@ _MAX_LEXEME_BYTES = 16 + 4 * MAX_TERM_CHARS
 
 
 class IndexedField(NamedTuple):
-    """One searchable field of a record. `code` is lowercase ASCII; a body has weight 1.0."""
+    """One searchable field of a record. `code` is ASCII without a digit at its end; a body has weight 1.0."""
 
     code: str
     text: str
