@@ -37,7 +37,7 @@ from mcp_adapter.surfaces import TOOLS
 from owner.records import people_index
 from owner.records.models import PersonCount, PersonMerge
 from tests.mcp_adapter import real
-from tests.world import BANK, CHAT, MAIL, NOW, PERSONAL, WORK, World
+from tests.world import BANK, CHAT, MAIL, NOW, PERSONAL, WORK, World, move_in
 
 CURSOR = re.compile(
     r'("(?:next_)?(?:cursor|changes_since)": ?"|(?:cursor|changes_since)=)[A-Za-z0-9_-]{40,}'
@@ -459,7 +459,11 @@ def _put_long_texts(world: World, connection_id: str, key: str) -> None:
 
 
 def _change_what_is_hidden(world: World, terms: Terms, noises: list[Noise]) -> None:
-    """Apply the hidden part of each change, and much that no grant of this test could ever show."""
+    """Apply the hidden part of each change, and much that no grant of this test could ever show.
+
+    Another owner moves in, too, with connections, records and apps of the same ids.
+    """
+    move_in()
     current = {
         (record["connection_id"], record["id"]): record["data"]
         for connection_id in (PERSONAL, WORK)

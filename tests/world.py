@@ -249,6 +249,17 @@ RECORDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 NEIGHBOR = "neighbor"
 
 
+def move_in() -> None:
+    """Let the neighbor have a life beside whoever is there, with the same ids wherever they are free."""
+    Owner.unscoped.create(owner_id=NEIGHBOR, display_name="Neighbor", created_at=NOW)
+    with acting_for(NEIGHBOR):
+        records = [(*place, _overheard(data)) for *place, data in RECORDS]
+        more = [(*place, data | {"id": f"n{data['id']}"}) for *place, data in records]
+        neighbor = World.build_for(NEIGHBOR, (*records, *more))
+    for name in ("alice", "dora"):
+        assert neighbor.get("/v1/streams/messages/records", name, connection_id=PERSONAL).ids
+
+
 def _overheard(data: Mapping[str, Any]) -> dict[str, Any]:
     """The same record of a neighbor: no text, number or date of it may ever be heard."""
     heard = {"subject", "body_text", "text", "memo", "topic"}
@@ -294,13 +305,7 @@ class World:
 
         The neighbor's texts are longer, there are more of them, and an app has read them all.
         """
-        Owner.unscoped.create(owner_id=NEIGHBOR, display_name="Neighbor", created_at=NOW)
-        with acting_for(NEIGHBOR):
-            records = [(*place, _overheard(data)) for *place, data in RECORDS]
-            more = [(*place, data | {"id": f"n{data['id']}"}) for *place, data in records]
-            neighbor = cls.build_for(NEIGHBOR, (*records, *more))
-        for name in ("alice", "dora"):
-            assert neighbor.get("/v1/streams/messages/records", name, connection_id=PERSONAL).ids
+        move_in()
         Owner.unscoped.create(owner_id=OWNER_ID, created_at=NOW, is_administrator=True)
         return cls.build_for(OWNER_ID, RECORDS)
 
