@@ -32,6 +32,7 @@
 #             above write their tables into bench/RESULTS.md
 # make import-large  generate a 4 GB mailbox, 2 GB of Health and 60,000 bookings, import them, and print memory
 #             and time; MAIL_MB, HEALTH_MB, BOOKINGS change the sizes (bench/importing)
+# make corpus  read the samples of exports in CORPUS=DIR, and print per kind how many are as expected
 # make screenshots  take the screenshots in docs/; needs chromium and chromedriver
 # make trace  print the path of one request over the demo data: ARGS="search q=invoice" or a path of /v1
 # make format  format the code and apply automatic fixes
@@ -47,7 +48,7 @@ TREE := .ci .devcontainer .editorconfig .pre-commit-config.yaml Makefile $(wildc
 # Without bytecode, each process of the tests compiles the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook psql relevance s3 seed semantic shell run sign-in telemetry test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
+.PHONY: screenshots trace agent-eval audit bench conformance corpus coverage faults hosts import-large non-interference ocr office outlook psql relevance s3 seed semantic shell run sign-in telemetry test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -134,6 +135,9 @@ relevance: .venv/semantic
 
 import-large: .venv/runtime
 	$(BIN)/python -m bench.importing
+
+corpus: .venv/development
+	DJANGO_SETTINGS_MODULE=pdpp_site.settings $(BIN)/python -m importers.authoring corpus $(CORPUS)
 
 bench: .venv/runtime
 	$(BIN)/python -m bench.speed

@@ -1,10 +1,15 @@
-"""``pdpp-importer new NAME`` writes a package with a working importer or live source, and its tests."""
+"""``pdpp-importer new NAME`` writes a package with a working importer or live source, and its tests.
+
+``pdpp-importer corpus DIR`` reads the samples in a folder and compares them with what is expected.
+"""
 
 import argparse
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from importers.authoring.corpus import WRONG, check_samples, summary_lines
 
 _TEMPLATES = {"importer": "template", "source": "template_source"}
 _SHARED = "package/declaration.json.tmpl"
@@ -19,7 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     new.add_argument(
         "--source", action="store_true", help="write a live source, into pdpp-source-NAME"
     )
+    corpus = commands.add_parser(
+        "corpus", help="read samples, and compare them with what is expected"
+    )
+    corpus.add_argument("folder", metavar="DIR", type=Path)
     parsed = parser.parse_args(arguments)
+    if "folder" in parsed:
+        outcomes = list(check_samples(parsed.folder))
+        sys.stdout.writelines(f"{line}\n" for line in summary_lines(outcomes))
+        return int(any(each.result == WRONG for each in outcomes))
     name, kind = parsed.name, "source" if parsed.source else "importer"
     folder = Path(f"pdpp-{kind}-{name}")
     if not _NAME.fullmatch(name) or len(name) > 40:

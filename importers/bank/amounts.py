@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -78,13 +78,6 @@ def currency_code(text: str) -> str | None:
     """Return the ISO code that a code or symbol stands for, or None."""
     word = text.strip().strip(".").upper()
     return word if word in EXPONENTS else _SYMBOLS.get(word)
-
-
-def are_currency_codes(texts: Iterable[str]) -> bool:
-    """Return whether most texts that are not empty are codes or symbols of currencies."""
-    codes = list(filter(None, texts))
-    found = [code for code in codes if (len(code) == 3 and code.isalpha()) or currency_code(code)]
-    return bool(codes) and len(found) * 2 >= len(codes)
 
 
 def parse_amount(text: str, *, decimal_separator: str | None = None) -> Decimal | None:
@@ -199,8 +192,6 @@ def detect_decimal_separator(
     )
 
 
-Row = tuple[Decimal | None, Decimal | None]
-"""Amount and balance."""
 BALANCE_TEXT = re.compile(
     r"(?:(?:alter|neuer|letzter|aktueller|anfangs|end|schluss|abschluss|er(?:ö|oe)ffnungs|opening|closing"
     r"|beginning|ending|starting|previous)[\s-]*)?(?:saldo|kontostand|balance|solde|saldovortrag)"
@@ -209,31 +200,3 @@ BALANCE_TEXT = re.compile(
     re.IGNORECASE,
 )
 """A row before the first or after the last booking; bookings of a shop read otherwise."""
-_SHARE = 0.8
-
-
-def balance_signs(rows: Sequence[Row]) -> list[int]:
-    """Return for each row whether the balance rises (1) or falls (-1) by its amount, or 0.
-
-    Newest or oldest rows can be first. All are 0 if most balances do not follow the amounts, or if
-    both directions of time fit them.
-    """
-    forward, backward = (_signs(rows, step) for step in (-1, 1))
-    counts = [sum(1 for sign in signs if sign) for signs in (forward, backward)]
-    possible = sum(1 for amount, _ in rows if amount) - 1
-    best = max(counts)
-    if possible < 1 or best < possible * _SHARE or (counts[0] == counts[1] and forward != backward):
-        return [0] * len(rows)
-    return forward if counts[0] == best else backward
-
-
-def _signs(rows: Sequence[Row], step: int) -> list[int]:
-    signs = []
-    for number, (amount, balance) in enumerate(rows):
-        at = number + step
-        before = rows[at][1] if 0 <= at < len(rows) else None
-        change = None if balance is None or before is None else balance - before
-        is_sign = bool(amount) and change is not None and amount is not None
-        is_sign = is_sign and abs(change or 0) == abs(amount or 0)
-        signs.append((1 if (change or 0) > 0 else -1) if is_sign else 0)
-    return signs

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from importers.bank import amounts, records
+from importers.bank.accounts import FoundAccount, find_iban, format_account
 from importers.bank.across_formats import once_across_formats
-from importers.bank.csv_accounts import FoundAccount, find_iban, format_account
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.results import (
@@ -44,7 +44,7 @@ _TAG = re.compile(r"^:(86|NS):", re.MULTILINE)
 _FIELDS = re.compile(r"(\d{3})(\W)(?=\d\d)")
 """The code of a booking and the sign before each of its fields, as German banks write them."""
 _PURPOSE = (*range(20, 30), *range(60, 64))
-_DUTCH = re.compile(r"/(CNTP|NAME|IBAN)/([^/]*)(?:/([^/]*)/([^/]*))?")
+_DUTCH = re.compile(r"/(NAME|IBAN)/([^/]*)|/(CNTP)/([^/]*)/[^/]*/([^/]*)")
 _DUTCH_IBAN = re.compile(r"([A-Z]{2}\d{2}[A-Z]{4}\d{10})(.*)")
 """The first line of ASN, which has the account and the name."""
 _SIGNS = {"C": 1, "RD": 1, "D": -1, "RC": -1}
@@ -229,10 +229,10 @@ def _texts(tags: dict[str, str]) -> tuple[dict[str, str | None], list[tuple[str,
 
 def _free_text(text: str) -> dict[str, str | None]:
     """Return the account and name of the other side from text with the marks of Dutch banks."""
-    parts = {match[1]: match for match in _DUTCH.finditer(text.replace("\n", ""))}
+    parts = {match[1] or match[3]: match for match in _DUTCH.finditer(text.replace("\n", ""))}
     name = account = ""
     if found := parts.get("CNTP"):
-        account, name = found[2], found[4] or ""
+        account, name = found[4], found[5]
     if found := parts.get("NAME"):
         name = found[2]
     if found := parts.get("IBAN"):

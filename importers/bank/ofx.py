@@ -12,8 +12,8 @@ from datetime import date
 from functools import partial
 
 from importers.bank import amounts, records
+from importers.bank.accounts import format_account
 from importers.bank.across_formats import once_across_formats
-from importers.bank.csv_accounts import format_account
 from importers.bank.ofx_bookings import (
     LAYOUT,
     OfxKeys,

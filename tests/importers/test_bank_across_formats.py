@@ -9,8 +9,8 @@ from django.core.management.base import CommandError
 
 from evidence.models.records import Record
 from evidence.write.record_erasure import delete_record
+from tests.importers.bank import bookings, put
 from tests.importers.imports import latest, receipts, records, run
-from tests.importers.test_bank_csv import bookings, put
 from tests.importers.test_bank_formats import booking, document, ofx
 from tests.world import NOW
 

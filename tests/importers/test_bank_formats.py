@@ -7,8 +7,8 @@ import mt940
 import pytest
 
 from importers.models import ImportReceipt
+from tests.importers.bank import account_names, bookings, put
 from tests.importers.imports import TORTURE, latest, one, receipts, records, run
-from tests.importers.test_bank_csv import account_names, bookings, put
 
 pytestmark = pytest.mark.django_db
 

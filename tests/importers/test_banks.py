@@ -1,10 +1,8 @@
-"""Bank statements in OFX, QIF and CSV."""
+"""Bank statements in OFX and QIF, and the amounts of all formats."""
 
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
-from django.core.management.base import CommandError
 
 from importers.bank.amounts import parse_amount
 from tests.importers.imports import TORTURE, latest, one, receipts, records, run
@@ -35,55 +33,6 @@ def test_qif_keeps_equal_transactions_of_one_day() -> None:
     assert receipts() == {("bad_date", "line 20"), ("bad_amount", "line 24")}
     run(TORTURE / "bank.qif")
     assert latest().created == 0
-
-
-def test_known_csv_columns_are_mapped_automatically() -> None:
-    run(TORTURE / "bank.csv")
-
-    plumber = one("transactions", counterparty="Müller & Sohn")
-    assert (plumber["date"], plumber["amount"]) == ("2026-01-05", -90.5)
-    assert plumber["memo"] == "Rohr; alt"
-    assert one("transactions", memo="Gehalt")["amount"] == 4100
-    assert receipts() == {("bad_date", "line 6"), ("bad_amount", "line 7")}
-
-
-def test_unknown_csv_columns_must_be_chosen_once(tmp_path: Path) -> None:
-    path = tmp_path / "statement.csv"
-    path.write_text("Quando,Quanto,Chi\n2026-01-05,-10.00,Bar\n2026-01-06,20.00,Zia\n")
-
-    with pytest.raises(CommandError, match="Not everything could be imported"):
-        run(path)
-    run(path, column=["date=Quando", "amount=Quanto", "counterparty=Chi"])
-    assert one("transactions", counterparty="Bar")["amount"] == -10
-
-    path.write_text(path.read_text() + "2026-01-07,5.00,Nonna\n")
-    run(path)
-    assert latest().created == 1
-    assert one("transactions", counterparty="Nonna")["date"] == "2026-01-07"
-
-
-def test_csv_with_debit_and_credit_columns(tmp_path: Path) -> None:
-    path = tmp_path / "statement.csv"
-    path.write_text(
-        "Date\tDescription\tMoney out\tMoney in\n"
-        "13/01/2026\tShop\t12.50\t\n14/01/2026\tSalary\t\t2,000.00\n"
-    )
-
-    run(path)
-
-    assert one("transactions", counterparty="Shop")["amount"] == -12.5
-    assert one("transactions", counterparty="Salary")["amount"] == 2000
-
-
-def test_ambiguous_csv_dates_require_date_order(tmp_path: Path) -> None:
-    path = tmp_path / "statement.csv"
-    path.write_text("Date,Name,Amount\n03/04/2026,Shop,-1.00\n05/06/2026,Shop,-2.00\n")
-
-    with pytest.raises(CommandError):
-        run(path)
-    run(path, date_order="mdy")
-
-    assert one("transactions", amount=-1)["date"] == "2026-03-04"
 
 
 @pytest.mark.parametrize(

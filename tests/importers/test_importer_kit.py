@@ -132,4 +132,4 @@ class TestQif(ImporterTests):
 
 class TestCsv(ImporterTests):
     importer_name = "csv"
-    export = TORTURE / "bank.csv"
+    export = TORTURE.parent / "corpus/bank/sparkasse/20260131-532013000-umsatz.CSV"

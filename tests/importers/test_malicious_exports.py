@@ -448,7 +448,7 @@ def test_contact_with_large_photo_is_imported(tmp_path: Path) -> None:
 
 
 def test_unclosed_quotation_mark_does_not_swallow_other_rows(tmp_path: Path) -> None:
-    rows = "".join(f"2026-01-{n % 28 + 1:02},{n},x\n" for n in range(200))
+    rows = "".join(f"2026-01-{n % 28 + 1:02},-{n},x\n" for n in range(10, 210))
     path = put(
         tmp_path / "a.csv", f'date,amount,memo\n2026-01-05,-7,"never\n{rows}2026-01-06,-8,"at\n'
     )

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.importers.bank import bookings, put
 from tests.importers.imports import one, receipts, run
-from tests.importers.test_bank_csv import bookings, put
 from tests.importers.test_bank_formats import booking, document, ofx
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
