@@ -58,6 +58,12 @@ def account_owner(user: AbstractBaseUser | AnonymousUser) -> Owner | None:
     return owner
 
 
+def known_owner(user: object) -> Owner | None:
+    """Return the owner of an account, if this request has asked for it. Runs no query."""
+    owner: Owner | None = getattr(user, _OWNER, None)
+    return owner
+
+
 def is_owner_account(user: AbstractBaseUser | AnonymousUser) -> bool:
     """Return whether an account is an owner's, whose second factor may still be missing."""
     return account_owner(user) is not None

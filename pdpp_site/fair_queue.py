@@ -1,7 +1,8 @@
-"""Fair scheduling: each caller runs a few requests at a time, and callers take turns.
+"""Fair scheduling: each caller runs a few requests at a time, owners take turns, and so do their callers.
 
 A caller is a token, a session, or the client address of a request without either. A client with many
-connections therefore delays only itself. Runs in the event loop; not thread-safe.
+connections therefore delays only itself, and an owner with many apps only these. Runs in the event
+loop; not thread-safe.
 """
 
 import asyncio
@@ -16,8 +17,10 @@ from http.cookies import CookieError, SimpleCookie
 from django.conf import settings
 from django.http import HttpRequest
 
+from evidence.access.crypto import ACCESS_PREFIX, OWNER_PREFIX, owner_in
 from evidence.api.authentication import ON_ACCEPTED_KEY
 from evidence.errors import ApiException, Code
+from owner.permissions import known_owner
 from pdpp_site.connections import client_key
 from pdpp_site.wsgi_bridge import Scope
 
@@ -32,7 +35,10 @@ class TooManyRequests(ApiException):
 
 
 class FairQueue:
-    """A number of places for running requests, given to waiting callers round robin."""
+    """A number of places for running requests, given to waiting owners and their callers round robin.
+
+    The name of a caller of an owner begins with the owner's id and a slash.
+    """
 
     def __init__(
         self,
@@ -45,6 +51,10 @@ class FairQueue:
         self._running_per_caller = running_per_caller
         self._waiting_per_caller = waiting_per_caller
         self._running: Counter[str] = Counter()
+        self._running_of_owner: Counter[str] = Counter()
+        self._last_turn: dict[str, int] = {}
+        """Number of the latest place that each owner waited for, while there are requests of theirs."""
+        self._turns = 0
         # In round-robin order: a caller that gets a place moves to the end.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
@@ -80,11 +90,22 @@ class FairQueue:
         self._running[caller] -= 1
         if not self._running[caller]:
             del self._running[caller]
+        owner = _owner(caller)
+        self._running_of_owner[owner] -= 1
+        if not self._running_of_owner[owner]:
+            del self._running_of_owner[owner]
+            if all(_owner(each) != owner for each in self._waiting):
+                self._last_turn.pop(owner, None)
         while self._free and (next_caller := self._next()) is not None:
             self._start_waiting(next_caller)
 
     def _next(self) -> str | None:
-        return next(filter(self._may_run, self._waiting), None)
+        return min(filter(self._may_run, self._waiting), key=self._claims, default=None)
+
+    def _claims(self, caller: str) -> tuple[int, int]:
+        """Sort key of who is next: the owner with the fewest requests, then who waited longest."""
+        owner = _owner(caller)
+        return self._running_of_owner[owner], self._last_turn.get(owner, 0)
 
     def _may_run(self, caller: str) -> bool:
         return self._running[caller] < self._running_per_caller
@@ -95,12 +116,19 @@ class FairQueue:
         if waiters:
             self._waiting[caller] = waiters
         if not waiter.done():  # else the request was cancelled
+            self._turns += 1
+            self._last_turn[_owner(caller)] = self._turns
             self._start(caller)
             waiter.set_result(None)
 
     def _start(self, caller: str) -> None:
         self._free -= 1
         self._running[caller] += 1
+        self._running_of_owner[_owner(caller)] += 1
+
+
+def _owner(caller: str) -> str:
+    return caller.partition("/")[0]
 
 
 MAX_CREDENTIALS = 10_000
@@ -109,10 +137,13 @@ MAX_CREDENTIALS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`name` is the key in a fair queue; call `accepted` when the credential is valid."""
+    """`name` is the key in a fair queue; call `accepted` when the credential is valid.
+
+    For a session it is told the owner's id, which a token contains.
+    """
 
     name: str
-    accepted: Callable[[], None]
+    accepted: Callable[..., None]
 
 
 class Callers:
@@ -120,30 +151,36 @@ class Callers:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._known: OrderedDict[str, str] = OrderedDict()
+        """Accepted credentials, and their names in a fair queue."""
 
     def of_bearer(self, scope: Scope) -> Caller:
         """Return the caller of an API or MCP request, by its token or else its address."""
         headers = dict(scope["headers"])
         _, _, bearer = headers.get(b"authorization", b"").partition(b" ")
-        return self._caller(scope, "bearer", bearer.strip())
+        text = bearer.strip().decode("latin-1")
+        owner_id = owner_in(text, ACCESS_PREFIX) or owner_in(text, OWNER_PREFIX)
+        return self._caller(scope, "bearer", bearer.strip(), owner_id)
 
     def of_session(self, scope: Scope) -> Caller:
         """Return the caller of a page request, by its session or else its address."""
         return self._caller(scope, "session", _session(dict(scope["headers"])))
 
-    def _caller(self, scope: Scope, kind: str, credential: bytes) -> Caller:
+    def _caller(self, scope: Scope, kind: str, credential: bytes, owner_id: str = "") -> Caller:
         address = client_key((scope.get("client") or ("", 0))[0])
         if not credential:
-            return Caller(f"address {address}", lambda: None)
+            return Caller(f"address {address}", lambda owner_id="": None)
         digest = hashlib.blake2b(credential, key=self._key, digest_size=16).hexdigest()
-        name = f"{kind} {digest}"
-        known = name in self._known
-        return Caller(name if known else f"address {address}", lambda: self._remember(name))
+        key = f"{kind} {digest}"
 
-    def _remember(self, name: str) -> None:
+        def remember(owner_id: str = owner_id) -> None:
+            self._remember(key, f"{owner_id}/{key}" if owner_id else key)
+
+        return Caller(self._known.get(key, f"address {address}"), remember)
+
+    def _remember(self, key: str, name: str) -> None:
         # Called from threads. Each step is atomic, and the next request repeats a lost one.
-        self._known[name] = None
+        self._known[key] = name
         if len(self._known) > MAX_CREDENTIALS:
             self._known.popitem(last=False)
 
@@ -152,7 +189,8 @@ def accept_session(request: HttpRequest) -> None:
     """Report that the session of a request is signed in. Runs no query."""
     user = getattr(request, "_cached_user", None)  # set by AuthenticationMiddleware
     if user is not None and user.is_authenticated:
-        request.META.get(ON_ACCEPTED_KEY, lambda: None)()
+        owner = known_owner(user)
+        request.META.get(ON_ACCEPTED_KEY, lambda owner_id: None)(owner.owner_id if owner else "")
 
 
 def _session(headers: Mapping[bytes, bytes]) -> bytes:

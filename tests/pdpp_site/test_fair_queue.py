@@ -34,7 +34,7 @@ class Order:
         await _settled()
 
     async def _request(self, name: str) -> None:
-        async with self._queue.place(name[0]):
+        async with self._queue.place(name.rstrip("0123456789")):
             self.began.append(name)
             await self._ends[name].wait()
 
@@ -61,6 +61,26 @@ def test_waiting_callers_are_served_round_robin() -> None:
         await order.send("a1", "a2", "a3", "a4", "b1", "b2", "c1")
         await order.end("a1", "a2", "b1", "c1", "a3", "b2")
         assert order.began == ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]
+
+    asyncio.run(run())
+
+
+def test_owners_are_served_round_robin_however_many_apps_they_have() -> None:
+    async def run() -> None:
+        order = Order(FairQueue(1, running_per_caller=1))
+        await order.send("x/a1", "x/a2", "x/b1", "x/c1", "x/d1", "y/a1", "y/a2")
+        await order.end("x/a1", "x/a2", "y/a1", "x/b1", "y/a2", "x/c1")
+        assert order.began == ["x/a1", "x/a2", "y/a1", "x/b1", "y/a2", "x/c1", "x/d1"]
+
+    asyncio.run(run())
+
+
+def test_an_owner_with_fewer_running_requests_goes_first() -> None:
+    async def run() -> None:
+        order = Order(FairQueue(3, running_per_caller=1))
+        await order.send("x/a1", "x/b1", "x/c1", "x/d1", "x/e1", "y/a1")
+        await order.end("x/a1")
+        assert order.began[3:] == ["y/a1"]
 
     asyncio.run(run())
 
@@ -113,3 +133,15 @@ def test_made_up_tokens_of_one_address_are_one_caller() -> None:
     names = {callers.of_bearer(request_of(f"made-up-{number}")).name for number in range(100)}
     assert len(names) == 1
     assert "made-up" not in callers.of_bearer(request_of("made-up-1")).name
+
+
+def test_tokens_of_one_owner_are_grouped() -> None:
+    callers = Callers()
+    tokens = ["pdpp_at_alice_1", "pdpp_own_alice_2", "pdpp_at_bruno_3"]
+    for token in tokens:
+        callers.of_bearer(request_of(token)).accepted()
+
+    names = [callers.of_bearer(request_of(token)).name for token in tokens]
+
+    assert [name.partition("/")[0] for name in names] == ["alice", "alice", "bruno"]
+    assert len(set(names)) == 3
