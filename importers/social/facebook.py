@@ -9,7 +9,13 @@ from importers.core.json_nodes import Json, json_line, json_object, json_objects
 from importers.core.moments import require_moment, unix_to_utc
 from importers.core.results import ReceiptCode, UnreadableError
 from importers.social import records
-from importers.social.meta_archive import Archive, Entry, ParseEntry, find_mentioned
+from importers.social.meta_archive import (
+    Archive,
+    Entry,
+    ParseEntry,
+    find_mentioned,
+    labeled_values,
+)
 
 SERVICE = "facebook"
 
@@ -102,6 +108,27 @@ def _reaction(entry: Entry) -> None:
     entry.item.records.append(record)
 
 
+def _labeled_reaction(entry: Entry) -> None:
+    """Add a reaction of an export since 2025: its first label says which, another has the address."""
+    found, moment = labeled_values(entry.node), _moment(entry)
+    if not found:
+        raise UnreadableError(ReceiptCode.MALFORMED)
+    url = next((text for text in found.values() if text.startswith("https://")), None)
+    texts = [text for text in found.values() if text != url]
+    reaction, names = next(iter(texts), None), texts[1:]
+    entry.item.records.append(
+        records.like(
+            key=records.key(SERVICE, "reaction", moment, url or names),
+            service=SERVICE,
+            kind="reaction",
+            title=names[0] if names else None,
+            reaction=reaction,
+            liked_at=moment,
+            url=url,
+        )
+    )
+
+
 def _page_like(entry: Entry) -> None:
     name, moment = json_line(entry.node, "name"), _moment(entry)
     if name is None:
@@ -142,6 +169,8 @@ def _find_parser(file: ExportFile) -> ParseEntry | None:
     head = file.head
     if b'"timestamp"' not in head:
         return None
+    if b'"label_values"' in head:
+        return _labeled_reaction if "reaction" in file.path.name else None
     if b'"reaction"' in head:
         return _reaction
     return _post if b'"post"' in head or b'"attachments"' in head else None

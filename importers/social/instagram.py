@@ -9,7 +9,13 @@ from importers.core.json_nodes import Json, json_line, json_object, json_objects
 from importers.core.moments import require_moment, unix_to_utc
 from importers.core.results import ReceiptCode, UnreadableError
 from importers.social import records
-from importers.social.meta_archive import Archive, Entry, ParseEntry, find_mentioned
+from importers.social.meta_archive import (
+    Archive,
+    Entry,
+    ParseEntry,
+    find_mentioned,
+    labeled_values,
+)
 
 SERVICE = "instagram"
 
@@ -89,6 +95,37 @@ def _like(entry: Entry, *, kind: str) -> None:
     entry.item.records.append(record)
 
 
+def _labeled_like(entry: Entry, *, kind: str) -> None:
+    """Add a like of an export since 2025, whose labels are in the language of the account."""
+    found = labeled_values(entry.node)
+    url = next((text for text in found.values() if text.startswith("https://")), None)
+    author = next((found[name] for name in _USER_NAMES if name in found), None)
+    moment = unix_to_utc(entry.node.get("timestamp"))
+    caption = next((found[name] for name in _CAPTIONS if name in found), None)
+    if not found:
+        raise UnreadableError(ReceiptCode.MALFORMED)
+    entry.item.records.append(
+        records.like(
+            key=records.key(SERVICE, kind, url or author, moment),
+            service=SERVICE,
+            kind=kind,
+            title=f"{author}'s post" if author else None,
+            text=caption,
+            author=author,
+            liked_at=require_moment(moment, entry.item, written=entry.node.get("timestamp")),
+            url=url,
+        )
+    )
+
+
+_USER_NAMES = ("Username", "Benutzername", "Nom d’utilisateur", "Nombre de usuario", "Nome utente",  # noqa: RUF001
+               "Gebruikersnaam", "Nome de usuário")  # fmt: skip
+_CAPTIONS = ("Caption", "Bildunterschrift", "Légende", "Pie de foto", "Didascalia", "Bijschrift",
+             "Legenda")  # fmt: skip
+_LABELED = {"liked_posts": "like", "liked_comments": "comment like", "saved_posts": "saved"}
+"""Kinds by the name of a file with labels."""
+
+
 def _person(entry: Entry, *, relation: str) -> None:
     values = list(_values(entry.node))
     url = next((url for each in values if (url := json_line(each, "href"))), None)
@@ -123,6 +160,9 @@ _LISTS: dict[str, ParseEntry] = {
 
 def _find_parser(file: ExportFile) -> ParseEntry | None:
     head, name = file.head, file.path.name
+    if b'"label_values"' in head:
+        kind = next((kind for start, kind in _LABELED.items() if name.startswith(start)), None)
+        return partial(_labeled_like, kind=kind) if kind else None
     if b'"string_map_data"' in head and "comment" in name:
         return _comment
     if b'"string_list_data"' in head and name.startswith("followers"):

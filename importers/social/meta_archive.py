@@ -11,7 +11,15 @@ from typing import Any
 
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles
-from importers.core.json_nodes import Json, head_has, iter_nodes, parse_node
+from importers.core.json_nodes import (
+    Json,
+    head_has,
+    iter_nodes,
+    json_line,
+    json_objects,
+    json_text,
+    parse_node,
+)
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode
 
 _FACEBOOK = re.compile(
@@ -127,6 +135,18 @@ def repaired_object(node: Json, item: ParsedItem) -> Json:
     """Return an object with all its texts repaired."""
     repaired = repair_node(node, item)
     return repaired if isinstance(repaired, dict) else {}
+
+
+def labeled_values(node: Json) -> dict[str, str]:
+    """Return the texts of an entry with ``label_values`` by label, also of what it contains."""
+    found: dict[str, str] = {}
+    for each in json_objects(node, "label_values") + json_objects(node, "dict"):
+        label, text = json_line(each, "label", "title"), json_text(each, "value", "href")
+        if label and text:
+            found.setdefault(label, text)
+        for name, value in labeled_values(each).items():
+            found.setdefault(name, value)
+    return found
 
 
 _MEDIA = (".jpg", ".jpeg", ".png", ".gif", ".webp", ".heic", ".mp4", ".mov", ".webm", ".m4a")

@@ -41,7 +41,11 @@ from importers.social.meta_archive import (
 
 _NAME = re.compile(r"message_\d+\.json")
 _FILES = ("photos", "videos", "audio_files", "files", "gifs")
-_HEADER = ("participants", "title", "thread_path", "is_still_participant")
+_HEADER = ("participants", "title", "thread_path", "is_still_participant", "threadName")
+_ENCRYPTED = {"senderName": "sender_name", "timestamp": "timestamp_ms", "text": "content",
+              "media": "files", "isUnsent": "is_unsent"}  # fmt: skip
+"""Members of messages with end-to-end encryption, which Messenger exports from each device."""
+_COPY = re.compile(r"_\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ def _claim(files: ExportFiles, *, service: str) -> list[ExportFile]:
         for file in claim_service(files, service)
         if _NAME.fullmatch(file.path.name) and head_has(file, b"participants", b"messages")
     ]
+    if service == "facebook":
+        messages += [file for file in files if _is_encrypted(file)]
     names, folders = {file.name for file in messages}, {file.path.parent for file in messages}
     return [
         file
@@ -69,22 +75,32 @@ def _claim(files: ExportFiles, *, service: str) -> list[ExportFile]:
     ]
 
 
+def _is_encrypted(file: ExportFile) -> bool:
+    """Return whether a file is a conversation that was encrypted end to end."""
+    return file.suffix == ".json" and head_has(file, b"participants", b"threadName")
+
+
 def _read(files: ExportFiles, options: Options, *, service: str) -> ExportItems:
     by_name = {file.name: file for file in files}
-    messages = [file for file in files if _NAME.fullmatch(file.path.name)]
+    messages = [file for file in files if _NAME.fullmatch(file.path.name) or _is_encrypted(file)]
     return iter_items(messages, partial(_read_file, files=by_name, service=service))
 
 
 def _read_file(file: ExportFile, *, files: Mapping[str, ExportFile], service: str) -> ExportItems:
     described = ParsedItem()
     header = repair_node(dict(_header(file)), described)
+    listed = header.get("participants")
     people = [
-        name for each in json_objects(header, "participants") if (name := json_line(each, "name"))
+        name
+        for each in (listed if isinstance(listed, list) else [])
+        if (name := json_line(each if isinstance(each, dict) else {"name": each}, "name"))
     ]
-    folder = file.path.parent.name
+    is_encrypted = "threadName" in header
+    folder = file.path.stem if is_encrypted else file.path.parent.name
+    title = json_line(header, "title") or _COPY.sub("", json_line(header, "threadName") or "")
     conversation = records.Conversation(
         id=f"{service}_{folder}",
-        name=json_line(header, "title") or ", ".join(people)[:200] or folder,
+        name=title or ", ".join(people)[:200] or folder,
         service=service,
         kind="direct" if len(people) <= 2 else "group",
     )
@@ -92,6 +108,8 @@ def _read_file(file: ExportFile, *, files: Mapping[str, ExportFile], service: st
     yield ExportItem(file.name, conversation.name, 0, lambda: described)
     thread, keys = _Thread(conversation, file, files), ContentKeys("")
     for number, (node, size, _) in enumerate(iter_nodes(file, ("messages.item",)), 1):
+        if is_encrypted and isinstance(node, dict):
+            node = {_ENCRYPTED.get(name, name): value for name, value in node.items()}
         written = node.get("timestamp_ms") if isinstance(node, dict) else None
         keys.start_group(written)
         # Names change when an account is deleted, so the time alone makes the key.
@@ -162,10 +180,10 @@ def _files(node: Json, thread: _Thread) -> Iterator[records.MessageFile]:
     sticker = json_object(node, "sticker")
     listed = [each for name in _FILES for each in json_objects(node, name)]
     for each in (*listed, *([sticker] if sticker else [])):
-        uri = json_line(each, "uri")
+        uri = (json_line(each, "uri") or "").removeprefix("./")
         found = find_mentioned(uri, thread.file, thread.files)
         yield records.MessageFile(
-            name=(uri or "").rpartition("/")[2], size=found.size if found else None, content=found
+            name=uri.rpartition("/")[2], size=found.size if found else None, content=found
         )
 
 

@@ -1,5 +1,6 @@
 """Archives of Facebook, Instagram and X."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -196,3 +197,48 @@ def test_title_of_a_like_on_x_is_text(tmp_path: Path) -> None:
     run(tmp_path / "x")
 
     assert one("likes", url="https://x.com/i/7")["title"] == "Salt & pepper"
+
+
+@pytest.mark.django_db
+def test_likes_with_labels_are_imported(tmp_path: Path) -> None:
+    owner = {
+        "title": "Owner",
+        "dict": [{"title": "", "dict": [{"label": "Username", "value": "jo"}]}],
+    }
+    labels = [{"label": "URL", "value": "https://www.instagram.com/p/7/", "href": "https://x"},
+              {"label": "Caption", "value": "caf\u00c3\u00a9"}, owner]  # fmt: skip
+    entry = {"timestamp": 1768000000, "media": [], "label_values": labels, "fbid": "7"}
+    write_json(tmp_path / "ig/your_instagram_activity/likes/liked_posts.json", [entry])
+    reaction = [{"label": "Reaction", "value": "Like"}, {"label": "URL", "value": "https://facebook.com/7"},
+                {"label": "Name", "value": "Ida"}]  # fmt: skip
+    write_json(tmp_path / "ig/your_facebook_activity/comments_and_reactions/likes_and_reactions.json",
+               [entry | {"label_values": reaction}])  # fmt: skip
+
+    run(tmp_path / "ig")
+
+    like = one("likes", url="https://www.instagram.com/p/7/")
+    assert (like["author"], like["text"], like["liked_at"]) == (
+        "jo",
+        "café",
+        "2026-01-09T23:06:40Z",
+    )
+    assert one("likes", url="https://facebook.com/7")["reaction"] == "Like"
+
+
+@pytest.mark.django_db
+def test_encrypted_messages_of_messenger_are_imported(tmp_path: Path) -> None:
+    message = {"isUnsent": False, "media": [{"uri": "./media/a.jpg"}], "senderName": "Jö Wolf", "text": "Grüße",
+               "reactions": [{"actor": "Ida", "reaction": "👍"}], "timestamp": 1768000000250, "type": "text"}  # fmt: skip
+    thread = {"participants": ["Ida", "Jö Wolf"], "threadName": "Jö Wolf_1", "messages": [message]}
+    path = tmp_path / "messages"
+    (path / "media").mkdir(parents=True)
+    (path / "media/a.jpg").write_bytes(b"a picture")
+    (path / "Jö Wolf_1.json").write_text(json.dumps(thread, ensure_ascii=False))
+
+    run(path)
+
+    found = one("messages", text="Grüße")
+    assert (found["author"], found["conversation"]) == ("Jö Wolf", "Jö Wolf")
+    assert found["sent_at"] == "2026-01-09T23:06:40.250Z"
+    assert found["reactions"] == ["👍 Ida"]
+    assert one("attachments", filename="a.jpg")["size_bytes"] == 9
