@@ -112,7 +112,7 @@ def _transaction(entry: ET.Element, *, key: str, account: str) -> ParsedItem:
     item = ParsedItem()
     amount, currency = _amount(entry), _currency(entry)
     if amount is None or not amounts.fits_currency(amount, currency):
-        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=_text(entry, "Amt") or "")
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=_text(entry, "Amt") or "no amount")
     on = _date(entry, "BookgDt") or _date(entry, "ValDt")
     if on is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=_text(entry, "BookgDt/Dt") or "")

@@ -199,7 +199,7 @@ def _signed_amount(entry: re.Match[str], currency: str | None) -> Decimal:
     written = entry["amount"].rstrip(",")
     amount = amounts.parse_amount(written, decimal_separator=",")
     if amount is None or not amounts.fits_currency(amount, currency):
-        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=written[:40])
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=written[:40] or "no amount")
     return amount * sign
 
 

@@ -264,7 +264,9 @@ def _transaction(
     currency = elements.get("CURRENCY.CURSYM", "").upper() or statement.currency
     amount = parse_amount(elements, reading, item)
     if amount is None or not amounts.fits_currency(amount, currency):
-        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=elements.get("TRNAMT", "")[:40])
+        raise UnreadableError(
+            ReceiptCode.BAD_AMOUNT, detail=elements.get("TRNAMT", "no amount")[:40]
+        )
     on = parse_date(elements.get("DTPOSTED", ""))
     if on is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=elements.get("DTPOSTED", "")[:40])

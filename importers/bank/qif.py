@@ -149,7 +149,7 @@ def _transaction(
     amount_text = fields.get("T") or fields.get("U") or ""
     amount = amounts.parse_amount(amount_text, decimal_separator=reading["decimal"])
     if amount is None:
-        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=amount_text[:40])
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=amount_text[:40] or "no amount")
     on = dates.parse_date(_normalize_date(fields.get("D", "")), reading["date_order"])
     if on is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=fields.get("D", "")[:40])

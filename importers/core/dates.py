@@ -96,8 +96,8 @@ def detect_date_order(
 ) -> str:
     """Return the only order of day, month and year that fits the dates of an export.
 
-    An order may fail for one date, or for one in twenty, since a single impossible date is a typing
-    error. A two-digit year comes first only where no other order fits, or ``year_may_be_first``.
+    An order that fits all dates is taken before others. If none does, an order may fail for one date,
+    or for one in twenty: a single impossible date is a typing error. A two-digit year comes first only where no other order fits, or ``year_may_be_first``.
     ``years`` are the possible years. If the export ``ascends``, the order with the fewest steps back
     in time is taken. Two-digit years of a Japanese export may be of the era Reiwa. Raises
     ``ChoiceNeeded`` with examples when several fit.
@@ -116,6 +116,8 @@ def detect_date_order(
     elif year_may_be_first and orders != ["ymd"]:
         is_sure = _is_year_first(dates, years)
         orders = ["ymd"] if is_sure else orders if is_sure is None else [*orders, "ymd"]
+    # One impossible month decides between orders.
+    orders = [order for order in orders if not _count_bad(dates, order, years)] or orders
     if len(orders) > 1 and ascends:
         orders = _fewest_steps_back(dates, orders)
     if chosen in orders:
@@ -133,9 +135,13 @@ def _ask(dates: Sequence[WrittenDate], orders: Sequence[str]) -> NoReturn:
     )
 
 
-def _fits(dates: Sequence[WrittenDate], order: str, years: range) -> bool:
+def _count_bad(dates: Sequence[WrittenDate], order: str, years: range) -> int:
     days = (to_date(written, order) for written in dates)
-    bad = sum(1 for day in days if day is None or day.year not in years)
+    return sum(1 for day in days if day is None or day.year not in years)
+
+
+def _fits(dates: Sequence[WrittenDate], order: str, years: range) -> bool:
+    bad = _count_bad(dates, order, years)
     return bad <= max(1, len(dates) // 20) and bad * 2 < len(dates)
 
 
@@ -182,12 +188,14 @@ def _join(written: WrittenDate) -> str:
 
 
 def _examples(dates: Sequence[WrittenDate], orders: Sequence[str]) -> list[str]:
+    """Return what dates with several readings are in each order."""
     lines = []
-    for written in list(dict.fromkeys(dates))[:EVIDENCE_LINES]:
-        days = ((order, to_date(written, order)) for order in orders)
-        readings = [f"{day:%-d %B %Y}" for _, day in days if day]
-        lines.append(f"{_join(written)} is {' or '.join(readings) or 'no date'}")
-    return lines
+    for written in dict.fromkeys(dates):
+        days = dict.fromkeys(day for order in orders if (day := to_date(written, order)))
+        if len(days) > 1:
+            readings = " or ".join(f"{day:%-d %B %Y}" for day in days)
+            lines.append(f"{_join(written)} is {readings}")
+    return lines[:EVIDENCE_LINES]
 
 
 def unix_to_iso(seconds: object) -> str | None:

@@ -21,8 +21,8 @@ class ReceiptText(NamedTuple):
 RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ReceiptCode.NOT_RECOGNISED: ReceiptText(
         "No importer recognizes this file.",
-        "If docs/importing.md lists its format, name the format with --as KIND.",
-        page_step="If you find its format in the menu Kind of the import page, choose it there.",
+        "Keep the file. If docs/importing.md lists its format, name that with --as.",
+        page_step="Keep the file. If the menu Kind of the import page has its format, choose it.",
     ),
     ReceiptCode.CANNOT_OPEN: ReceiptText(
         "The file cannot be opened.", "Check that it exists and that the server may read it."
@@ -152,7 +152,7 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ),
     ReceiptCode.BAD_RECURRENCE: ReceiptText(
         "The recurrence rule is not supported; only the first occurrence was imported.",
-        "See the recurrence field for the rule.",
+        "Compare the series with the original.",
         is_imported=True,
     ),
     ReceiptCode.BAD_LISTED_DATE: ReceiptText(
@@ -179,12 +179,12 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ReceiptCode.TOO_MANY_OCCURRENCES: ReceiptText(
         "The event has too many occurrences; only the first and those closest to this year were"
         " imported.",
-        "See the recurrence field for the rule, and docs/importing.md for the limits.",
+        "Compare the series with the original; docs/importing.md has the limits.",
         is_imported=True,
     ),
     ReceiptCode.OUTSIDE_WINDOW: ReceiptText(
         "Occurrences outside the imported years were skipped.",
-        "See the recurrence field for the rule. Import again in a later year for later occurrences.",
+        "Import again in a later year for later occurrences.",
         is_imported=True,
     ),
     ReceiptCode.TEXT_ONCE: ReceiptText(

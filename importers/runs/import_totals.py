@@ -136,7 +136,7 @@ def total_lines(totals: Mapping[str, Any], *, source: str) -> Iterator[str]:
     """Yield the lines of a table: items, source and account, first and last date, and sum."""
     rows = [("Items", "Source and account", "First", "Last", "Sum")]
     for stream, account, currency, items, first, last, sum_, *_ in sorted(totals.get("lines", ())):
-        name = totals["names"].get(account, account)
+        name = totals["names"].get(account, "")
         money = "" if sum_ is None else format_sum(Decimal(sum_), currency)
         rows.append(
             (f"{items:,} {stream}", ", ".join(filter(None, (source, name))), first, last, money)

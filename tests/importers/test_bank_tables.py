@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
+from importers.core.importer import ChoiceNeeded
 from importers.models import ImportReceipt
 from importers.runs import background
 from tests.importers.bank import account_names, bookings, put, run_confirmed
@@ -479,3 +480,26 @@ def test_watched_folder_keeps_a_doubtful_file_waiting(
     list(worker.job())
     assert {record["date"] for record in records("transactions")} == {"2026-03-04", "2026-05-06"}
     assert len(records("transactions")) == 3
+
+
+def test_one_impossible_month_decides_the_order_of_dates(tmp_path: Path) -> None:
+    run(put(tmp_path / "giro.csv", f"{HEAD}\n06/13/2015,A,-1.50\n03/04/2015,B,-2.50\n"))
+
+    assert [on for on, _, _ in bookings()] == ["2015-03-04", "2015-06-13"]
+
+
+def test_evidence_of_unclear_dates_has_different_readings(tmp_path: Path) -> None:
+    path = put(tmp_path / "giro.csv", f"{HEAD}\n01/01/2000,A,-1.50\n03/04/2015,B,-2.50\n")
+
+    with pytest.raises(ChoiceNeeded) as asked:
+        read_directly("csv", path)
+
+    assert asked.value.evidence == ["03/04/2015 is 3 April 2015 or 4 March 2015"]
+
+
+def test_receipt_of_a_row_without_an_amount_says_so(tmp_path: Path) -> None:
+    run(put(tmp_path / "giro.csv", f"{HEAD}\n2026-01-13,A,-1.50\n2026-01-14,B,\n"))
+
+    assert [(row.code, row.detail) for row in ImportReceipt.unscoped.all()] == [
+        ("bad_amount", "no amount")
+    ]
