@@ -26,6 +26,7 @@ from operations.backup.schedule import folder_error, is_folder
 from operations.backup.store import Store, open_store
 from owner.accounts import step_up
 from owner.permissions import owner_required
+from owner.site import owner
 
 HOURS = [("", "Never"), *((str(hour), f"{hour:02}:00") for hour in range(24))]
 MAX_KEPT = 400
@@ -90,8 +91,13 @@ def recovery_key_page(request: HttpRequest) -> HttpResponse:
 
 
 class ScheduleForm(forms.Form):
-    """When to back up, how much to keep, and the folder."""
+    """When to back up, what and how much to keep, and the folder."""
 
+    covers_everyone = forms.BooleanField(
+        label="Back up all owners",
+        required=False,
+        help_text="One file then restores the whole installation, with accounts and keys.",
+    )
     folder = forms.CharField(
         label="Folder on the server",
         required=False,
@@ -124,6 +130,11 @@ def schedule_page(request: HttpRequest) -> HttpResponse:
     plan = plans.get_plan(current_owner())
     initial = {name: getattr(plan, name) for name in ScheduleForm.base_fields}
     form = ScheduleForm(request.POST or None, initial=initial)
+    is_administrator = owner().is_administrator
+    if not (is_administrator and plans.has_others(plan)):
+        del form.fields["covers_everyone"]
+    if not is_administrator:  # a folder of the server is the administrator's
+        del form.fields["folder"]
     if request.method == "POST" and form.is_valid():
         plans.save_schedule(current_owner(), form.cleaned_data, now=timezone.now())
         messages.success(request, "The schedule is saved.")

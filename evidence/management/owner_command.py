@@ -76,4 +76,4 @@ def named_owner(name: str | None) -> Owner:
 
 def _names() -> str:
     owners = present_owners().select_related("user")[:20]
-    return ", ".join(owner.user.get_username() if owner.user else owner.pk for owner in owners)
+    return ", ".join(f"{owner.user} ({owner.pk})" if owner.user else owner.pk for owner in owners)

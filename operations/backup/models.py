@@ -13,6 +13,7 @@ class BackupPlan(Owned):
     are made at ``hour`` of the owner's time zone; ``due_at`` is the next one, also of "Back up now". The plan is paused
     after a restore, since another server may still use the same places. ``store`` describes a bucket,
     and ``store_secret`` is its encrypted secret key. ``problem`` is the error of the last run.
+    ``covers_everyone`` is an administrator's choice to back up the whole installation.
     """
 
     owner = models.OneToOneField(
@@ -24,6 +25,7 @@ class BackupPlan(Owned):
     daily = models.PositiveSmallIntegerField(default=7)
     weekly = models.PositiveSmallIntegerField(default=4)
     monthly = models.PositiveSmallIntegerField(default=12)
+    covers_everyone = models.BooleanField(default=False)
     folder = models.TextField(default="")
     store = models.JSONField(null=True)
     store_secret = models.BinaryField(null=True)

@@ -40,9 +40,18 @@ def _due(now: datetime) -> QuerySet[BackupPlan]:
 
 
 def only_owner(plan: BackupPlan) -> str | None:
-    """Return whose rows alone a plan backs up, or None where its owner is the only one: then all."""
-    is_shared = Owner.unscoped.exclude(pk=plan.pk).filter(removed_at=None).exists()
-    return plan.pk if is_shared else None
+    """Return whose rows alone a plan backs up, or None if it backs up the whole installation.
+
+    That is where its owner is the only one, or administers the installation and chose so.
+    """
+    is_administrator = Owner.unscoped.filter(pk=plan.pk, is_administrator=True).exists()
+    covers_everyone = plan.covers_everyone and is_administrator
+    return plan.pk if has_others(plan) and not covers_everyone else None
+
+
+def has_others(plan: BackupPlan) -> bool:
+    """Return whether the installation has other owners than the plan's."""
+    return Owner.unscoped.exclude(pk=plan.pk).filter(removed_at=None).exists()
 
 
 def next_due(owner_id: str, hour: int, *, after: datetime) -> datetime:

@@ -147,8 +147,8 @@ def _write(
 ) -> Generator[object, None, BackupSummary]:
     """Write a backup that the recovery key opens.
 
-    The only owner's has all that a new machine needs. One of several has their rows alone, and not the
-    key of the installation, which would open what is another's.
+    One of the whole installation has all that a new machine needs. One of an owner's rows has no key of
+    the installation, which would open what is another's.
     """
     owner_id = plans.only_owner(plan)
     _delete_old_drafts(path.parent)

@@ -32,6 +32,7 @@ from tests import world as cast
 from tests.importers.dovecot import message, run_dovecot
 from tests.importers.imports import TORTURE
 from tests.importers.syncing import connect
+from tests.owner.pages.browser import Browser
 from tests.owners import OWNER_ID, sign_up
 from tests.world import NOW, PERSONAL, World, mail
 
@@ -312,24 +313,49 @@ def test_backup_of_everything_has_all_owners_and_is_not_restored_beside_any(
     assert "no errors" in said
 
 
-def test_plan_of_one_of_several_owners_backs_up_their_rows_and_no_key(
-    committed_both: Worlds, tmp_path: Path, settings: Any
-) -> None:
-    values = {"hour": 3, "daily": 7, "weekly": 0, "monthly": 0, "folder": str(tmp_path)}
-    with acting_for(BRUNO):
-        plans.save_key(BRUNO, KEY.public_key, now=NOW)
-        plans.save_schedule(BRUNO, values, now=NOW)
+def back_up_by_plan(owner_id: str, folder: Path, *, covers_everyone: bool) -> bytes:
+    """Run the schedule of one owner, and return what the backup contains."""
+    values = {"hour": 3, "daily": 7, "weekly": 0, "monthly": 0, "folder": str(folder),
+              "covers_everyone": covers_everyone}  # fmt: skip
+    with acting_for(owner_id):
+        plans.save_key(owner_id, KEY.public_key, now=NOW)
+        plans.save_schedule(owner_id, values, now=NOW)
     with time_machine.travel(NOW + timedelta(days=2), tick=False), acting_for(None):
         list(schedule.backups())
-
-    with acting_for(BRUNO):
-        [copy] = plans.list_copies(BRUNO)
-    assert plans.list_copies(ALICE) == []
-    with (tmp_path / copy.name).open("rb") as file:
+    with acting_for(owner_id):
+        [copy] = plans.list_copies(owner_id)
+    with (folder / copy.name).open("rb") as file:
         of_file = read_header(file).unlock(KEY)
         file.seek(0)
         frames = read_frames(EncryptedReader(file, of_file))
-        content = b"".join(frame.content for frame in frames)
+        return b"".join(frame.content for frame in frames)
+
+
+@pytest.mark.parametrize("covers_everyone", [False, True])
+def test_plan_of_one_of_several_owners_backs_up_their_rows_and_no_key(
+    committed_both: Worlds, tmp_path: Path, settings: Any, *, covers_everyone: bool
+) -> None:
+    content = back_up_by_plan(BRUNO, tmp_path, covers_everyone=covers_everyone)
+
+    assert plans.list_copies(ALICE) == []
     assert secret(BRUNO).encode() in content
     assert secret(ALICE).encode() not in content
     assert settings.SECRET_KEY.encode() not in content
+
+
+def test_administrator_can_back_up_all_owners(
+    committed_both: Worlds, tmp_path: Path, settings: Any
+) -> None:
+    content = back_up_by_plan(ALICE, tmp_path, covers_everyone=True)
+
+    assert all(secret(owner_id).encode() in content for owner_id in committed_both)
+    assert settings.SECRET_KEY.encode() in content
+
+
+def test_only_an_administrator_chooses_a_folder_or_everyone(both: Worlds) -> None:
+    fields = ("Folder on the server", "Back up all owners")
+    for owner_id, is_offered in ((ALICE, True), (BRUNO, False)):
+        browser = Browser().sign_in(Owner.unscoped.get(pk=owner_id).user)
+        browser.http.defaults["HTTP_ACCEPT"] = "text/html"
+        page = browser.open("/backups/schedule").text
+        assert [field in page for field in fields] == [is_offered] * 2

@@ -455,7 +455,9 @@ def test_a_removed_owner_loses_everything_and_nobody_else_anything(household: Ho
 
 
 def test_commands_ask_for_the_owner_where_there_are_several(household: Household) -> None:
-    with pytest.raises(CommandError, match="Name one with --owner: alice, bruno, cleo"):
+    with pytest.raises(
+        CommandError, match=r"Name one with --owner: alice \(owner\), bruno \(bruno\)"
+    ):
         call_command("owner_token")
 
     printed = StringIO()

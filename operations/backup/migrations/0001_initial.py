@@ -31,6 +31,7 @@ class Migration(migrations.Migration):
             ("daily", PositiveSmallIntegerField(default=7)),
             ("weekly", PositiveSmallIntegerField(default=4)),
             ("monthly", PositiveSmallIntegerField(default=12)),
+            ("covers_everyone", BooleanField(default=False)),
             ("folder", TextField(default="")),
             ("store", JSONField(null=True)),
             ("store_secret", BinaryField(null=True)),
