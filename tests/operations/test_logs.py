@@ -48,7 +48,7 @@ def test_failure_is_logged_without_link_and_message(
         except ValueError as error:
             raise RuntimeError(f"again, {token}") from error
 
-    monkeypatch.setattr(setup, "is_valid", fail)
+    monkeypatch.setattr(setup, "find_link", fail)
     client = Client(raise_request_exception=False)
 
     assert client.get(reverse("set-up", args=[token])).status_code == 500
