@@ -9,10 +9,10 @@ no request, and a request whose grant was revoked is answered at once.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
 from django.db import Error
@@ -23,6 +23,7 @@ from evidence.access.change_log import latest_change_numbers
 from evidence.access.grant_states import active_grants_by_token
 from evidence.api.views.changes import ENVIRON_KEY, LongPoll, WaitCondition
 from evidence.errors import ApiException
+from evidence.models.owners import acting_for
 from mcp_adapter.inprocess import run_and_release
 from pdpp_site.wsgi_bridge import Message, Receive, Scope, Send
 
@@ -37,6 +38,13 @@ class RunRequest(Protocol):
     def __call__(
         self, scope: Scope, receive: Receive, send: Send, *, extras: Mapping[str, object]
     ) -> Awaitable[ApiException | None]: ...
+
+
+class OwnerState(NamedTuple):
+    """The latest change number per connection, and the active grants per token."""
+
+    latest: Mapping[str, int]
+    grants: Mapping[str, frozenset[str]]
 
 
 @dataclass(slots=True, eq=False)
@@ -129,21 +137,19 @@ class LongPolls:
         """Poll for all waiting requests, while there are any."""
         loop = asyncio.get_running_loop()
         while self._waiting and not self._ended:
-            connection_ids = {
-                connection_id
-                for waiting in self._waiting.values()
-                for connection_id in waiting.condition.seen
-            }
+            conditions: dict[str, list[WaitCondition]] = {}
+            for waiting in self._waiting.values():
+                conditions.setdefault(waiting.condition.owner_id, []).append(waiting.condition)
             with contextlib.suppress(Error):
-                latest, grants = await loop.run_in_executor(
-                    self._thread, _read_state, connection_ids, set(self._waiting)
-                )
-                self._wake(latest, grants)
+                self._wake(await loop.run_in_executor(self._thread, _read_state, conditions))
             await asyncio.sleep(self._poll)
 
-    def _wake(self, latest: Mapping[str, int], grants: Mapping[str, frozenset[str]]) -> None:
+    def _wake(self, state: Mapping[str, OwnerState]) -> None:
         for waiting in list(self._waiting.values()):
             condition = waiting.condition
+            if condition.owner_id not in state:  # it began to wait after the poll
+                continue
+            latest, grants = state[condition.owner_id]
             has_changed = any(
                 connection_id in latest and latest[connection_id] != seq
                 for connection_id, seq in condition.seen.items()
@@ -170,16 +176,21 @@ def is_long_poll(scope: Scope) -> bool:
     return "wait" in query and any(name == "wait" for name, _ in parse_qsl(query))
 
 
-def _read_state(
-    connection_ids: set[str], token_ids: set[str]
-) -> tuple[Mapping[str, int], Mapping[str, frozenset[str]]]:
-    """Return the latest change number per connection, and the active grants per token."""
+def _read_state(waiting: Mapping[str, Sequence[WaitCondition]]) -> Mapping[str, OwnerState]:
+    """Return the state of each owner whose apps wait."""
     return run_and_release(
-        lambda: (
-            latest_change_numbers(connection_ids),
-            active_grants_by_token(token_ids, now=timezone.now()),
-        )
+        lambda: {owner_id: _state_of(owner_id, own) for owner_id, own in waiting.items()}
     )
+
+
+def _state_of(owner_id: str, conditions: Sequence[WaitCondition]) -> OwnerState:
+    with acting_for(owner_id):
+        connection_ids = {each for condition in conditions for each in condition.seen}
+        tokens = {condition.token_id for condition in conditions}
+        return OwnerState(
+            latest_change_numbers(connection_ids),
+            active_grants_by_token(tokens, now=timezone.now()),
+        )
 
 
 def _unless_waiting(send: Send, long_poll: LongPoll) -> Send:

@@ -24,6 +24,7 @@ from pdpp_site.asgi_app import AsgiApp
 from pdpp_site.long_poll import LongPolls, WaitingRequest
 from pdpp_site.wsgi import application
 from tests.events.test_changes import HIDDEN, message_row
+from tests.owners import OWNER_ID
 from tests.pdpp_site.web import Web, served
 from tests.world import World
 
@@ -282,7 +283,7 @@ def test_a_request_that_is_read_while_the_server_stops_does_not_wait_afterwards(
         may_wait.append(extras[ENVIRON_KEY].open)
         if extras[ENVIRON_KEY].open:
             polls.end()
-            extras[ENVIRON_KEY].condition = WaitCondition("token", LONG, {}, frozenset())
+            extras[ENVIRON_KEY].condition = WaitCondition(OWNER_ID, "token", LONG, {}, frozenset())
 
     async def receive() -> Any:
         await asyncio.Event().wait()

@@ -33,6 +33,7 @@ class WaitCondition:
     grants of the token change, or after `seconds` since the first call. A token waits once at a time.
     """
 
+    owner_id: str
     token_id: str
     seconds: int
     seen: Mapping[str, int]
@@ -63,7 +64,9 @@ def must_wait(
             connection_id: reach.since or 0 for connection_id, reach in page.end.positions.items()
         }
         grants = frozenset(grant.grant_id for grant in view.scope.grants if grant.grant_id)
-        long_poll.condition = WaitCondition(view.scope.token_id, seconds, seen, grants)
+        scope = view.scope
+        condition = WaitCondition(scope.owner_id, scope.token_id, seconds, seen, grants)
+        long_poll.condition = condition
         view.discarded = True
         return True
     if not isinstance(long_poll, LongPoll) or long_poll.full:
