@@ -80,7 +80,7 @@ WITHOUT_DATABASE = {
     "--help", "--version", "-h",
 }  # fmt: skip
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Run the server": ("run", "worker", "mcp-stdio", "doctor", "setup-link", "migrate"),
+    "Run the server": ("run", "worker", "mcp-stdio", "doctor", "setup-link", "invite", "migrate"),
     "Bring records in": ("import", "sync", "seed", "demo", "declare", "connect", "ingest"),
     "Decide who reads them": ("grant", "owner-token", "ledger"),
     "Keep and erase": ("keep", "erase", "prune"),
