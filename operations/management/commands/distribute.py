@@ -10,8 +10,8 @@ from operations import distribution
 
 class Command(BaseCommand):
     help = (
-        "Place the rows of owners on the nodes of a Citus cluster, each owner on one node. Stop the"
-        " servers first. Repeating it changes nothing; undistribute undoes it (docs/scale.md)."
+        "Place each owner's rows on one node of a Citus cluster. Stop the servers first. Repeating it"
+        " changes nothing; undistribute undoes it (docs/scale.md)."
     )
 
     @override

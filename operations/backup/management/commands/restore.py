@@ -36,10 +36,7 @@ SET_KEY = " Set PDPP_SECRET_KEY to it before starting the server."
 class Command(BaseCommand):
     """Exits with status 1 if the restore or its verification fails."""
 
-    help = (
-        "Restore a backup of everything into an empty database, or one of an owner's rows beside those"
-        " of other owners. All its grants are paused."
-    )
+    help = "Restore a backup into an empty database, or one owner's rows beside other owners. Grants pause."
     requires_system_checks = []  # noqa: RUF012 - Django's own type; there are no tables yet
 
     @override
