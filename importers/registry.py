@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from importers.core.importer import InstalledImporter
+from importers.core.importer import LEVELS, InstalledImporter
 
 GROUP = "pdpp.importers"
 MANIFEST = "importers.toml"
@@ -101,6 +101,8 @@ def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledImporter:
         folder=folder,
         declaration=declaration,
         connector_key=connector_key_of(declaration),
+        level=_level(entry),
+        proof=text_member(entry, "proof") if "proof" in entry else "",
         remembers_by_layout=entry.get("remembers_by_layout") is True,
         stored_fields=_fields_by_stream(entry.get("stored_fields")),
         twin_prefix=str(entry.get("twin_prefix") or ""),
@@ -109,6 +111,13 @@ def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledImporter:
         has_local_times=entry.get("has_local_times") is True,
         has_recurring_events=entry.get("has_recurring_events") is True,
     )
+
+
+def _level(entry: dict[str, Any]) -> str:
+    level = entry.get("level", "")
+    if level not in ("", *LEVELS):
+        raise ManifestError(f"level takes {', '.join(LEVELS)}; got {level!r}.")
+    return str(level)
 
 
 def _twin_fields(declaration: bytes) -> dict[str, tuple[str, ...]]:

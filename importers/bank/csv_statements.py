@@ -476,6 +476,9 @@ def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
             currency=found.pop() if len(found) == 1 else None,
         )
         yield ExportItem(file.name, "", 0, partial(ParsedItem, [record]))
+    if reading.layout is not None and reading.layout.level == "memory":
+        issue = Issue(ReceiptCode.MADE_FROM_MEMORY, reading.bank or "")
+        yield ExportItem(file.name, "header", 0, issues_only([issue]))
     if kept := _kept_columns(table, reading):
         issue = Issue(ReceiptCode.COLUMNS_KEPT, ", ".join(kept)[:200])
         yield ExportItem(file.name, "header", 0, issues_only([issue]))

@@ -23,6 +23,8 @@ These are whole calendar years, so that importing an export again in the same ye
 """
 DATE_ORDERS = ("dmy", "mdy", "ymd", "reiwa")
 DECIMALS = {"comma": ",", "point": "."}
+LEVELS = ("memory", "synthetic", "library", "real")
+"""What an importer was tried with: nothing, made-up exports, another library, or real exports."""
 SIGNS = ("as-written", "inverted")
 """Whether an amount without a minus sign arrives, or is a purchase with a card."""
 
@@ -147,6 +149,7 @@ class InstalledImporter:
     - ``name`` is the value of ``--as``, and ``label`` the default name of its connection.
     - ``object_path`` is the ``Importer``, such as ``pdpp_mood.importer:MOOD``, and ``folder`` the
       folder of its top-level package.
+    - ``level`` is one of LEVELS, and ``proof`` says in words on what the importer rests.
     - ``remembers_by_layout``: ``prepare`` alone decides which answers are remembered, and for which
       files.
     - ``series_stream``: importers get the first keys of each series of this stream.
@@ -164,6 +167,8 @@ class InstalledImporter:
     folder: Path
     declaration: bytes
     connector_key: str
+    level: str = ""
+    proof: str = ""
     remembers_by_layout: bool = False
     series_stream: str = ""
     stored_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -129,6 +129,11 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "Compare it with the original.",
         is_imported=True,
     ),
+    ReceiptCode.MADE_FROM_MEMORY: ReceiptText(
+        "The profile of this bank was made without a real statement of it.",
+        "Compare the totals of the import with the statement.",
+        is_imported=True,
+    ),
     ReceiptCode.COLUMNS_KEPT: ReceiptText(
         "No field is known for these columns; each booking has them in its details.",
         "If one is the name or the purpose, import the file again with --column counterparty=NAME or"

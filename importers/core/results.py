@@ -48,6 +48,7 @@ class ReceiptCode(StrEnum):
     PARTLY_ENCRYPTED = "partly_encrypted"
     BAD_PROPERTIES = "bad_properties"
     UNSURE_CHARSET = "unsure_charset"
+    MADE_FROM_MEMORY = "made_from_memory"
     COLUMNS_KEPT = "columns_kept"
     UNKNOWN_COLUMNS = "unknown_columns"
     NOT_SUPPORTED = "not_supported"

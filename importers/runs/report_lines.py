@@ -53,7 +53,7 @@ def describe_part(part: ExportPart) -> str:
     recurring = f", repeating events from {years}" if importer.has_recurring_events else ""
     return (
         f"{importer.title}, {files}, {format_size(part.size)},"
-        f" into {part.target.name} ({connection}){zone}{recurring}"
+        f" into {part.target.name} ({connection}){zone}{recurring}. {importer.proof}".rstrip(". ")
     )
 
 

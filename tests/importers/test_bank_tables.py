@@ -503,3 +503,13 @@ def test_receipt_of_a_row_without_an_amount_says_so(tmp_path: Path) -> None:
     assert [(row.code, row.detail) for row in ImportReceipt.unscoped.all()] == [
         ("bad_amount", "no amount")
     ]
+
+
+def test_import_says_on_what_it_rests(tmp_path: Path) -> None:
+    header = "Date,Description,Amount,Running Bal.\n"
+    output = run(put(tmp_path / "stmt.csv", f"{header}01/13/2026,SHOP,-12.50,98.50\n"))
+
+    assert "Profiles of banks are made from memory" in output
+    assert [(row.code, row.detail) for row in ImportReceipt.unscoped.all()] == [
+        ("made_from_memory", "Bank of America")
+    ]

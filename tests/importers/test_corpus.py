@@ -8,6 +8,7 @@ import pytest
 from importers.authoring.__main__ import main
 from importers.authoring.corpus import RIGHT, SUFFIX, check_sample
 from importers.bank.profiles import layouts
+from importers.registry import OWN_FOLDER, OWN_PACKAGE, load_manifest
 
 CORPUS = Path(__file__).parent / "corpus"
 SAMPLES = sorted(CORPUS.rglob(f"*{SUFFIX}"))
@@ -51,3 +52,15 @@ def test_command_prints_per_kind_what_is_right_refused_and_wrong(
     assert [line.split(":")[:2] for line in lines[1:]] == [
         ["  refused.csv", " refused"], ["  wrong.csv", " wrong"],
     ]  # fmt: skip
+
+
+def test_documentation_names_the_level_of_each_kind() -> None:
+    text = (CORPUS.parents[2] / "docs/importing.md").read_text()
+    words = {"real": "- Real exports: ", "library": "- Files that another library reads alike: ",
+             "synthetic": "- Made-up exports: "}  # fmt: skip
+    lines = {level: next(line for line in text.splitlines() if line.startswith(start))
+             for level, start in words.items()}  # fmt: skip
+
+    for importer in load_manifest(OWN_PACKAGE, OWN_FOLDER):
+        assert f"`{importer.name}`" in lines[importer.level], importer.name
+        assert importer.proof
