@@ -26,7 +26,7 @@ from importers.core.results import (
 NEAR_DAYS = 3
 """Formats differ in which day they print: of the booking, or of its value."""
 _ANSWERS = "accounts"
-_WORD_CHARS = 8
+_TEXT_CHARS, _WORD_CHARS = 400, 8
 """Formats cut texts in different places."""
 Booking = tuple[str | None, float]
 """Date and amount."""
@@ -57,8 +57,8 @@ class _StoredBookings:
         self.balance_days = {key: str(on or "") for key, (_, on) in accounts.items()}
         self.own = set[str]()
         self.others: dict[str, Counter[Booking]] = defaultdict(Counter)
-        self._texts: dict[Group, list[set[str]]] = defaultdict(list)
-        self._new: dict[Group, list[set[str]]] = defaultdict(list)
+        self._texts: dict[Group, list[str]] = defaultdict(list)
+        self._new: dict[Group, list[str]] = defaultdict(list)
         self._taken = Counter[Group]()
         self._matches: dict[Group, set[int]] = {}
         for key, values in options.stored.get("transactions", {}).items():
@@ -67,7 +67,7 @@ class _StoredBookings:
                 self.own.add(key)
             else:
                 self.others[account][on, amount] += 1
-                self._texts[account, (on, amount)].append(_words(*texts))
+                self._texts[account, (on, amount)].append(_text(*texts))
 
     def is_new(self, record: ParsedRecord) -> bool:
         """Return whether no file of this format has brought a booking."""
@@ -84,7 +84,7 @@ class _StoredBookings:
 
     def add(self, account: str, data: Mapping[str, Any]) -> None:
         """Note a booking of the files that no file of this format has brought."""
-        self._new[account, _booking(data)].append(_words(*_texts(data)))
+        self._new[account, _booking(data)].append(_text(data["counterparty"], data["memo"]))
 
     def take(self, account: str, data: Mapping[str, Any]) -> ReceiptCode | None:
         """Return the reason for a receipt of the next booking, in the order in which they were added."""
@@ -107,8 +107,9 @@ class _StoredBookings:
             if len(new) * len(stored) > MAX_PAIRS:
                 found = dict.fromkeys(range(len(new) - len(stored), len(new)), 0)
             else:
-                pairs = ((len(a & b), number, at) for number, a in enumerate(new)
-                         for at, b in enumerate(stored) if a & b or not (a and b))  # fmt: skip
+                words = [_words(text) for text in new], [_words(text) for text in stored]
+                pairs = ((len(a & b), number, at) for number, a in enumerate(words[0])
+                         for at, b in enumerate(words[1]) if a & b or not (a and b))  # fmt: skip
                 for _, number, at in sorted(pairs, reverse=True):
                     if number not in found and at not in found.values():
                         found[number] = at
@@ -126,14 +127,13 @@ class _StoredBookings:
         return any(each in self._texts and each not in self._new for each in near)
 
 
-def _texts(data: Mapping[str, Any]) -> list[str | None]:
-    return [data["counterparty"], data["memo"]]
+def _text(*texts: str | None) -> str:
+    return " ".join(filter(None, texts))[:_TEXT_CHARS]
 
 
-def _words(*texts: str | None) -> set[str]:
+def _words(text: str) -> set[str]:
     """Return the words of a booking, as far as two formats write them alike."""
-    found = re.findall(r"[^\W_]{3,}", " ".join(filter(None, texts)).casefold())
-    return {word[:_WORD_CHARS] for word in found}
+    return {word[:_WORD_CHARS] for word in re.findall(r"[^\W_]{3,}", text.casefold())}
 
 
 def _prepare(importer: Importer, prefix: str, files: ExportFiles, options: Options) -> Options:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -161,6 +161,9 @@ class _Reader:
             columns = self._layout.indexes([plain_name(name)[0] for name in header])
         else:
             columns = suggest_columns(header) if self._table.has_header else self._by_content()
+            if self._marks is not None and "date" in columns and not self._has_signs(columns):
+                columns = {f: c for f, c in columns.items() if c != self._marks}
+                columns["direction"] = self._marks
         if self._named:
             self.used["columns"] = self._named
             own = {f: header.index(name) for f, name in self._named.items() if name in header}
@@ -169,6 +172,20 @@ class _Reader:
             names = ", ".join(filter(None, header))
             raise UnreadableError(ReceiptCode.UNKNOWN_COLUMNS, detail=f"columns: {names}"[:200])
         return columns
+
+    @cached_property
+    def _marks(self) -> int | None:
+        """The column whose cells all say whether money leaves or arrives."""
+        marks = words().cells["leaves"] | words().cells["arrives"]
+        for index in range(len(self._table.header)):
+            cells = {plain_name(cell)[0] for cell in self._table.column(index)} - {""}
+            if cells and cells <= marks:
+                return index
+        return None
+
+    def _has_signs(self, columns: Mapping[str, int]) -> bool:
+        written = map(amounts.parse_written, self._amounts(columns))
+        return any(each and each.sign for each in written)
 
     def _by_content(self) -> dict[str, int]:
         """Return the first column with dates and the first with amounts of a table without a header."""

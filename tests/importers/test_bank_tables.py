@@ -513,3 +513,19 @@ def test_import_says_on_what_it_rests(tmp_path: Path) -> None:
     assert [(row.code, row.detail) for row in ImportReceipt.unscoped.all()] == [
         ("made_from_memory", "Bank of America")
     ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ("01/13/2026,Shop,12.50,debit\n01/14/2026,Acme,20.00,credit\n", ["-12.5", "20.0"]),
+        ("01/13/2026,Shop,-12.50,debit\n01/14/2026,Acme,20.00,credit\n", ["-12.5", "20.0"]),
+    ],
+    ids=["without signs", "with signs"],
+)
+def test_column_of_debit_and_credit_marks_is_suggested(
+    tmp_path: Path, rows: str, expected: list[str]
+) -> None:
+    run_confirmed(put(tmp_path / "mint.csv", f"Date,Description,Amount,Transaction Type\n{rows}"))
+
+    assert [str(amount) for _, amount, _ in bookings()] == expected
