@@ -13,6 +13,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
+from django.core.paginator import Paginator
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -45,6 +46,7 @@ from owner.text import format_time, pluralize
 
 FAILED_IMPORTS = timedelta(days=30)
 RECEIPTS = 20
+OWNERS_PER_PAGE = 25
 GIB = 1024**3
 LAST = "This is the last administrator. Make another owner administrator first."
 BY = "an administrator of this server"
@@ -136,9 +138,12 @@ def owners_page(request: HttpRequest) -> HttpResponse:
 
 def _page(request: HttpRequest, form: InviteForm) -> HttpResponse:
     now = timezone.now()
+    listed = Paginator(present_owners().select_related("user"), OWNERS_PER_PAGE)
+    shown = listed.get_page(request.GET.get("page"))
     context = {
         "here": "owners",
-        "owners": [_line(each, now) for each in present_owners().select_related("user")],
+        "owners": [_line(each, now) for each in shown],
+        "shown": shown,
         "invitations": setup.open_invitations(now=now),
         "removed": list(_receipts()),
         "form": form,

@@ -405,6 +405,18 @@ def test_the_administrator_sees_names_and_sizes_and_no_records(household: Househ
         assert word not in page.text.replace("Live accounts", "")
 
 
+def test_owners_are_listed_page_by_page(
+    household: Household, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("owner.household.OWNERS_PER_PAGE", 2)
+
+    first = household.open(ALICE, "/owners")
+    second = household.open(ALICE, first.link("Later"))
+
+    assert ("cleo Last" in first.text, "cleo Last" in second.text) == (False, True)
+    assert not second.has_link("Later")
+
+
 def test_the_last_administrator_stays(household: Household) -> None:
     alice = household.browsers[ALICE]
     alice.http.handler.enforce_csrf_checks = False
