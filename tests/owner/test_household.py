@@ -427,6 +427,8 @@ def test_the_last_administrator_stays(household: Household) -> None:
         "/admin/evidence/connection/erase/?of=owner", {"word": "erase everything"}
     )
 
+    with pytest.raises(CommandError, match="last administrator"):
+        call_command("erase", "--owner", "alice", "owner", "--yes")
     for answer in (removed, dismissed, erased):
         assert "last administrator" in answer.content.decode()
     assert not Erasure.unscoped.exists()

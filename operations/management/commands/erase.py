@@ -12,13 +12,16 @@ from evidence.erasure import erase_record, run_erasure, run_pending_erasures
 from evidence.errors import ApiException
 from evidence.management.owner_command import OwnerCommand
 from evidence.models.erasures import Erasure
-from evidence.models.owners import current_owner
+from evidence.models.owners import current_owner, is_last_administrator
 from evidence.write.connections import get_connection
 from evidence.write.erasure_orders import ErasureScope, create_erasure, list_receipts
 from operations.erasure_text import count_rows, describe_kept, format_counts, receipt_lines
 
 BY = "manage.py on the server"
 MAX_RECEIPTS = 20
+LAST_ADMINISTRATOR = (
+    "This is the last administrator. Make another owner administrator first, on the page Owners."
+)
 SCOPE_ARGUMENTS = {
     ErasureScope.RECORD: ("connection_id", "stream", "record_key"),
     ErasureScope.STREAM: ("connection_id", "stream"),
@@ -73,6 +76,8 @@ class Command(OwnerCommand):
     def _erase(self, of: ErasureScope, owner_id: str, options: Mapping[str, Any]) -> None:
         target = {name: options[name] for name in SCOPE_ARGUMENTS[of]}
         tombstones = not options.get("no_tombstones", False)
+        if of == ErasureScope.OWNER and is_last_administrator(owner_id):
+            raise CommandError(LAST_ADMINISTRATOR)
         try:
             if "connection_id" in target:
                 get_connection(target["connection_id"], owner_id=owner_id)
