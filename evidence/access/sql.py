@@ -257,14 +257,43 @@ def fetch_all_generic_plan(statement: SQL) -> Sequence[tuple[Any, ...]]:
     """
     _check_deadline()
     connection.ensure_connection()
+    with _raw_cursor() as cursor:
+        cursor.execute(_number_placeholders(statement.text), statement.values)
+        rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
+    return rows
+
+
+def fetch_together(*statements: SQL) -> list[Sequence[tuple[Any, ...]]]:
+    """Return the rows of each statement, run in one transaction and one round trip.
+
+    Plans do not depend on values. No statement sees the answer to another one, only its changes.
+    """
+    _check_deadline()
+    connection.ensure_connection()
+    session: Any = connection.connection
+    is_own = connection.get_autocommit() and _status() == pq.TransactionStatus.IDLE
+    cursors = [_raw_cursor() for _ in statements]
+    try:
+        with connection.wrap_database_errors, session.pipeline():
+            if is_own:
+                session.execute("BEGIN")
+            for cursor, statement in zip(cursors, statements, strict=True):
+                cursor.execute(_number_placeholders(statement.text), statement.values)
+            if is_own:
+                session.execute("COMMIT")
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+    except DatabaseError:
+        if is_own and not session.closed:
+            session.rollback()
+        raise
+
+
+def _raw_cursor() -> Any:
     raw: Any = psycopg.RawCursor(connection.connection)
     raw.format = psycopg.pq.Format.BINARY
     # connection.cursor() wraps its cursors in the same way; the debug cursor logs statements.
     wrap = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
-    with wrap(raw) as cursor:
-        cursor.execute(_number_placeholders(statement.text), statement.values)
-        rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
-    return rows
+    return wrap(raw)
 
 
 @lru_cache(maxsize=256)

@@ -1,9 +1,9 @@
 """Write the ledger entries of a response before it is sent.
 
-Usually one statement does: it compares the ends of the chains with those that this process wrote last,
-checks the rights and the records of the response again, and adds the entries. If anything is not as
+Usually one round trip does: a statement compares the ends of the chains with those that this process wrote
+last, checks the rights and the records of the response again, and moves the ends; another adds the entries. If anything is not as
 expected, a transaction locks the chains, assigns pseudonyms to records that were never shown, charges
-quotas, and then runs the same statement. Records are locked before chains, each in order, so that
+quotas, and then runs the same statements. Records are locked before chains, each in order, so that
 concurrent responses cannot deadlock.
 """
 
@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -24,7 +25,7 @@ from evidence.access.quotas import DisclosureCost, charge
 from evidence.access.scope import Scope
 from evidence.access.sql import (
     SQL,
-    fetch_all_generic_plan,
+    fetch_together,
     text_array,
     time_limited,
 )
@@ -56,30 +57,31 @@ _chain_locks = [threading.Lock() for _ in range(64)]
 """Responses of one chain take turns, so that each knows the end that the one before it wrote."""
 
 
+HEAD_TYPES = {
+    "chain": "text", "seq": "bigint", "at": "timestamptz", "previous": "bytea", "digest": "bytea",
+    "seal": "bytea",
+}  # fmt: skip
 ENTRY_TYPES = {
     "chain": "text", "seq": "bigint", "at": "timestamptz", "client_id": "text", "token_id": "text",
     "request_id": "text", "route": "text", "covered": "text", "record_count": "int",
     "size_bytes": "bigint", "pseudonyms": "uuid[]", "record_digests": "bytea[]",
     "previous": "bytea", "digest": "bytea",
 }  # fmt: skip
-ENTRY_COLUMNS = ", ".join(ENTRY_TYPES)
-ENTRY_PLACEHOLDERS = (
-    "(" + ", ".join(f"%s::{kind}" for kind in ENTRY_TYPES.values()) + ", %s::bytea)"
-)
-SHOWN_PLACEHOLDERS = "(%s::text, %s::text, %s::bigint)"
+SHOWN_TYPES = {"grant_id": "text", "stream": "text", "records": "bigint"}
 
 # The commit waits for the disk, whatever synchronous_commit is: no response may lose its row, even in
 # a power failure. FOR UPDATE reads the ends of the chains again after waiting for another response.
-RECORD_ANSWER = f"""
--- Record one response if nothing has changed since it was read: its chains end where the caller says,
--- its token, grants and connections are usable, and its records have their pseudonyms. Otherwise write nothing.
--- Parameters: entries with their seals; grants, streams and records shown; owner id; number of chains; owner
+MOVE_CHAINS = f"""
+-- Move the ends of chains past one response if nothing has changed since it was read: its chains end where
+-- the caller says, its token, grants and connections are usable, and its records have their pseudonyms.
+-- Otherwise write nothing.
+-- Parameters: new ends; grants, streams and records shown; owner id; number of chains; owner
 -- id, number of grants; owner id, connection ids, their number; owner id, pseudonyms, connection ids, number of pseudonyms;
 -- owner id, token id; owner id, number of streams that must be far from their tripwire, or 0; owner id, owner
--- id, owner id, initial slack, initial slack. One query.
+-- id. One query.
 WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true)),
-entry ({ENTRY_COLUMNS}, seal) AS (VALUES {{entries}}),
-shown (grant_id, stream, records) AS (VALUES {{shown}}),
+entry ({", ".join(HEAD_TYPES)}) AS (VALUES {{entries}}),
+shown ({", ".join(SHOWN_TYPES)}) AS (VALUES {{shown}}),
 held AS MATERIALIZED (
     SELECT c.chain FROM evidence_chain AS c JOIN entry AS e ON e.chain = c.chain
     WHERE c.owner_id = %s AND c.seq = e.seq - 1 AND c.digest = e.previous
@@ -98,24 +100,26 @@ verdict AS MATERIALIZED (
         {{not_erased}} AS is_unchanged
     FROM durable
 ),
-added AS (
-    INSERT INTO evidence_disclosure (owner_id, {ENTRY_COLUMNS})
-    SELECT %s, {ENTRY_COLUMNS} FROM entry, verdict WHERE is_unchanged
-),
 moved AS (
     UPDATE evidence_chain AS c SET seq = e.seq, digest = e.digest, seal = e.seal
     FROM entry AS e, verdict
     WHERE c.owner_id = %s AND c.chain = e.chain AND is_unchanged
 ),
 watched AS (
-    INSERT INTO evidence_watch AS w (owner_id, grant_id, stream, slack)
-    SELECT %s, s.grant_id, s.stream, %s - s.records FROM shown AS s, verdict
-    WHERE s.grant_id IS NOT NULL AND is_unchanged
-    ON CONFLICT (owner_id, grant_id, stream) DO UPDATE SET slack = w.slack + excluded.slack - %s
+    UPDATE evidence_watch AS w SET slack = w.slack - s.records FROM shown AS s, verdict
+    WHERE w.owner_id = %s AND w.grant_id = s.grant_id AND w.stream = s.stream AND is_unchanged
     RETURNING w.grant_id, w.stream, w.slack
 )
 SELECT is_unchanged, NULL AS grant_id, NULL AS stream FROM verdict
 UNION ALL SELECT true, grant_id, stream FROM watched WHERE slack <= 0
+"""  # noqa: S608 - of constants
+# A statement of its own, because a cluster sends an INSERT within another statement to no node whole.
+ADD_ENTRIES = f"""
+-- Add the entries at which the chains now end, or none if the chains did not move. Parameters: entries; owner id.
+INSERT INTO evidence_disclosure (owner_id, {", ".join(ENTRY_TYPES)})
+SELECT c.owner_id, e.* FROM (VALUES {{entries}}) AS e ({", ".join(ENTRY_TYPES)})
+JOIN evidence_chain AS c ON c.chain = e.chain AND c.seq = e.seq AND c.digest = e.digest
+WHERE c.owner_id = %s
 """  # noqa: S608 - of constants
 
 
@@ -155,7 +159,7 @@ def record_disclosure(scope: Scope, answer: DisclosedAnswer, *, now: datetime) -
 
 
 def _record_at_once(draft: AnswerDraft) -> bool:
-    """Record with one statement. Returns False, and writes nothing, if a transaction must do it."""
+    """Record in one round trip. Returns False, and writes nothing, if a transaction must do it."""
     if draft.needs_transaction:
         return False
     references = {key: _references.get(key) for key in draft.all_keys}
@@ -175,7 +179,7 @@ def _record_in_transaction(draft: AnswerDraft) -> None:
         chain: DisclosureCost(len(keys), draft.sizes[chain]) for chain, keys in draft.keys.items()
     }
     charge(draft.scope, costs, now=draft.now)
-    heads, references, unnamed = lock_chains(draft)
+    heads, references, unnamed = lock_chains(draft, initial_slack=_initial_slack())
     used_up = _insert(draft, heads, references, unnamed=unnamed)
     if used_up is None:
         raise ChangedDuringReadError
@@ -217,48 +221,53 @@ def _insert(
         ChainHead(entry.chain, entry.seq, entry.digest(head.digest))
         for entry, head in zip(entries, heads, strict=True)
     ]
-    rows = zip(map(_row, entries), heads, new_heads, strict=True)
-    shown: Sequence[tuple[object, ...]] = draft.shown or [(None, None, 0)]
+    ends = [
+        (new.chain, str(new.seq), draft.now, old.digest, new.digest, seal(new))
+        for old, new in zip(heads, new_heads, strict=True)
+    ]
+    rows = [
+        (*_row(entry), old.digest, new.digest)
+        for entry, old, new in zip(entries, heads, new_heads, strict=True)
+    ]
+    shown = [(*names, str(records)) for *names, records in draft.shown or [(None, None, 0)]]
     grants = 0 if draft.is_owners else len(heads)
     connection_ids = () if draft.is_owners else draft.connection_ids
     pseudonyms = text_array(reference.pseudonym.hex for reference in references.values())
     not_erased = SQL("")
     if unnamed:
         not_erased = SQL("AND NOT EXISTS (") + find_erased(unnamed) + SQL(")")
-    slack = _initial_slack()
-    values: list[Any] = [
-        *(value for row, old, new in rows for value in (*row, old.digest, new.digest, seal(new))),
-        *(value for row in shown for value in row),
-        owner_id, len(heads), owner_id, grants, owner_id, text_array(connection_ids), len(connection_ids),
-        owner_id, pseudonyms, text_array(draft.connection_ids), len(references),
-        owner_id, draft.scope.token_id, owner_id, slack_needed,
-        *not_erased.values, owner_id, owner_id, owner_id, slack, slack,
-    ]  # fmt: skip
-    is_unchanged, used_up = _run(values, len(heads), len(shown), not_erased.text)
+    # Integers as text, because the driver would prepare a statement for each of their sizes.
+    values = (
+        *chain.from_iterable(ends), *chain.from_iterable(shown),
+        owner_id, str(len(heads)), owner_id, str(grants),
+        owner_id, text_array(connection_ids), str(len(connection_ids)),
+        owner_id, pseudonyms, text_array(draft.connection_ids), str(len(references)),
+        owner_id, draft.scope.token_id, owner_id, str(slack_needed),
+        *not_erased.values, owner_id, owner_id,
+    )  # fmt: skip
+    move = MOVE_CHAINS.format(
+        entries=_placeholders(HEAD_TYPES, ends),
+        shown=_placeholders(SHOWN_TYPES, shown),
+        not_erased=not_erased.text,
+    )
+    add = ADD_ENTRIES.format(entries=_placeholders(ENTRY_TYPES, rows))
+    moved, _ = fetch_together(SQL(move, values), SQL(add, (*chain.from_iterable(rows), owner_id)))
+    (is_unchanged, *_), *used_up = moved
     if not is_unchanged:
         return None
     _remember(new_heads, references)
-    return used_up
+    return [(grant_id, stream) for _, grant_id, stream in used_up]
 
 
-def _run(
-    values: Sequence[Any], entries: int, shown: int, not_erased: str
-) -> tuple[bool, list[tuple[str, str]]]:
-    statement = RECORD_ANSWER.format(
-        entries=", ".join([ENTRY_PLACEHOLDERS] * entries),
-        shown=", ".join([SHOWN_PLACEHOLDERS] * shown),
-        not_erased=not_erased,
-    )
-    # Integers as text, because the driver would prepare a statement for each of their sizes.
-    texts = tuple(str(value) if isinstance(value, int) else value for value in values)
-    (is_unchanged, *_), *used_up = fetch_all_generic_plan(SQL(statement, texts))
-    return is_unchanged, [(grant_id, stream) for _, grant_id, stream in used_up]
+def _placeholders(types: Mapping[str, str], rows: Sequence[object]) -> str:
+    row = "(" + ", ".join(f"%s::{kind}" for kind in types.values()) + ")"
+    return ", ".join([row] * len(rows))
 
 
 def _row(entry: LedgerEntry) -> tuple[Any, ...]:
     return (
-        entry.chain, entry.seq, entry.at, entry.client_id, entry.token_id, entry.request_id,
-        entry.route, entry.covered, entry.record_count, entry.size_bytes,
+        entry.chain, str(entry.seq), entry.at, entry.client_id, entry.token_id, entry.request_id,
+        entry.route, entry.covered, str(entry.record_count), str(entry.size_bytes),
         text_array(pseudonym.hex for pseudonym in entry.pseudonyms),
         text_array(f"\\x{digest.hex()}" for digest in entry.record_digests),
     )  # fmt: skip

@@ -12,6 +12,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from evidence.access.grants import pause_client, revoke_grant, revoke_package
+from evidence.access.sql import SQL
 from evidence.access.tokens import authenticate, revoke_token_id
 from evidence.api import base_views
 from evidence.erasure import erase_record
@@ -164,7 +165,7 @@ def test_end_of_a_chain_that_another_process_moved_is_read_again(
     assert world.get(ONE).status == 200
     verdict = verify(world.owner_id)
     assert (verdict.rows, verdict.chains, verdict.problems) == (3, 1, [])
-    with django_assert_num_queries(3):  # token, record, ledger
+    with django_assert_num_queries(4):  # token, record, ends of chains, ledger
         world.get(ONE)
 
 
@@ -211,19 +212,17 @@ def test_entry_is_on_disk_before_the_answer_leaves(
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = off")
     seen: list[str] = []
-    run = writer.fetch_all_generic_plan
+    run = writer.fetch_together
 
-    def observed(statement: Any) -> Any:
-        if "evidence_disclosure" in statement.text:
-            text = statement.text.replace(
-                "SELECT is_unchanged, NULL AS",
-                "SELECT is_unchanged, current_setting('synchronous_commit') AS",
-            )
-            rows = run(type(statement)(text, statement.values))
-            seen.append(rows[0][1])
-            return [(rows[0][0], None, None), *rows[1:]]
-        return run(statement)
+    def observed(move: SQL, add: SQL) -> Any:
+        text = move.text.replace(
+            "SELECT is_unchanged, NULL AS",
+            "SELECT is_unchanged, current_setting('synchronous_commit') AS",
+        )
+        ((is_unchanged, setting, _), *used_up), added = run(SQL(text, move.values), add)
+        seen.append(setting)
+        return [[(is_unchanged, None, None), *used_up], added]
 
-    monkeypatch.setattr(writer, "fetch_all_generic_plan", observed)
+    monkeypatch.setattr(writer, "fetch_together", observed)
     assert committed.get(LIST).status == 200
     assert seen == ["on"]
