@@ -125,17 +125,17 @@ def _all_visible(restricted: VisibleRecords, grant: GrantedStream, limit: int) -
         + _in_range("x.consent_time_before", grant)
         + SQL(
             " FROM evidence_recordchange x"
-            " WHERE x.owner_id = k.owner_id AND x.connection_id = k.connection_id"
+            " WHERE x.owner_id = %s AND x.connection_id = k.connection_id"
             " AND x.stream = %s AND x.record_key = r.record_key AND x.seq > c.until"
             " ORDER BY x.seq LIMIT 1), true))",
-            (restricted.stream.name,),
+            (current_owner(), restricted.stream.name),
         )
     )
     return (
         SQL(
             f"SELECT r.record_key, NULL::text AS history, {COLUMNS} FROM evidence_record r"
-            " WHERE r.owner_id = k.owner_id AND r.connection_id = k.connection_id"
-            " AND r.record_key > c.start"
+            " WHERE r.owner_id = %s AND r.connection_id = k.connection_id AND r.record_key > c.start",
+            (current_owner(),),
         )
         + group.condition
         + was_visible_before
@@ -151,10 +151,10 @@ def _few_changed(restricted: VisibleRecords, grant: GrantedStream, limit: int) -
         + _history(grant)
         + SQL(
             f" FROM (SELECT *, {SORT_BLOCKER} FROM evidence_recordchange x"
-            " WHERE x.owner_id = k.owner_id AND x.connection_id = k.connection_id"
+            " WHERE x.owner_id = %s AND x.connection_id = k.connection_id"
             " AND x.seq > c.since ORDER BY x.seq OFFSET 0) x"
             " WHERE x.stream = %s AND x.record_key > c.start",
-            (restricted.stream.name,),
+            (current_owner(), restricted.stream.name),
         )
         + _may_be_visible(restricted, grant)
         + SQL(" GROUP BY x.record_key ORDER BY x.record_key) g")
@@ -175,10 +175,10 @@ def _many_changed(restricted: VisibleRecords, grant: GrantedStream, limit: int) 
         + _history(grant)
         + SQL(
             f" FROM (SELECT *, {SORT_BLOCKER} FROM evidence_recordchange x"
-            " WHERE x.owner_id = k.owner_id AND x.connection_id = k.connection_id AND x.stream = %s"
+            " WHERE x.owner_id = %s AND x.connection_id = k.connection_id AND x.stream = %s"
             " AND x.record_key BETWEEN w.record_key AND w.record_key AND x.seq + 0 > c.since"
             " ORDER BY x.record_key OFFSET 0) x WHERE true",
-            (restricted.stream.name,),
+            (current_owner(), restricted.stream.name),
         )
         + _may_be_visible(restricted, grant)
         + SQL(") h) g")
@@ -193,10 +193,10 @@ def _record_of_key(restricted: VisibleRecords) -> SQL:
     return (
         SQL(
             f" LEFT JOIN LATERAL (SELECT * FROM (SELECT *, {SORT_BLOCKER} FROM evidence_record r"
-            " WHERE r.owner_id = k.owner_id AND r.connection_id = k.connection_id AND r.stream = %s"
+            " WHERE r.owner_id = %s AND r.connection_id = k.connection_id AND r.stream = %s"
             " AND r.record_key BETWEEN g.record_key AND g.record_key"
             " ORDER BY r.record_key LIMIT 1) r WHERE true",
-            (restricted.stream.name,),
+            (current_owner(), restricted.stream.name),
         )
         + group.condition
         + SQL(") r ON true")
@@ -216,14 +216,14 @@ def _keys(restricted: VisibleRecords, grant: GrantedStream) -> SQL:
         )
     probe = (
         f"SELECT x.record_key, {SORT_BLOCKER} FROM evidence_recordchange x"
-        " WHERE x.owner_id = k.owner_id AND x.connection_id = k.connection_id AND x.stream = %s"
+        " WHERE x.owner_id = %s AND x.connection_id = k.connection_id AND x.stream = %s"
         " AND x.record_key > {} AND x.seq + 0 > c.since ORDER BY x.record_key LIMIT 1"
     )
     return SQL(
         f"WITH RECURSIVE w AS (SELECT u.record_key FROM ({probe.format('c.start')}) u"
         f" UNION ALL SELECT u.record_key FROM w CROSS JOIN LATERAL ({probe.format('w.record_key')}) u)"
         " SELECT w.record_key, h.* FROM w",
-        (restricted.stream.name, restricted.stream.name),
+        (current_owner(), restricted.stream.name) * 2,
     )
 
 
