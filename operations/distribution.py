@@ -45,6 +45,9 @@ FROM pg_constraint f WHERE f.contype = 'f' AND f.conparentid = 0
     AND (f.conrelid::regclass::text = ANY(%s) OR f.confrelid::regclass::text = ANY(%s))
 ORDER BY 1, 2
 """
+HAS_WAKE_TRIGGER = """
+SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'wake_jobs' AND tgrelid = %s::regclass)
+"""
 DISTRIBUTE = """
 -- Parameters: the table, the table with which it shares its shards or 'none', the number of shards.
 SELECT create_distributed_table(%s, 'owner_id', colocate_with => %s, shard_count => %s)
@@ -111,6 +114,8 @@ def distribute(*, shards: int) -> None:
     waiting = [placement for placement in placements() if not placement.is_placed]
     with _without_references([placement.table for placement in waiting]):
         for placement in waiting:
+            # A notification on another node reaches no listener, and PREPARE TRANSACTION refuses it.
+            _set_wake_trigger(placement.table, "DISABLE")
             if placement.is_everywhere:
                 _query(COPY_EVERYWHERE, [placement.table])
             else:
@@ -133,6 +138,7 @@ def undistribute() -> None:
     with _without_references(placed):
         for table in reversed(placed):
             _query(UNDISTRIBUTE, [table])
+            _set_wake_trigger(table, "ENABLE")
     for name in DATABASE_SETTINGS:
         _run(f"ALTER DATABASE {_database()} RESET {name}")
 
@@ -146,6 +152,12 @@ def _without_references(tables: list[str]) -> Iterator[None]:
     yield
     for table, name, definition in references:
         _run(f'ALTER TABLE {table} ADD CONSTRAINT "{name}" {definition}')
+
+
+def _set_wake_trigger(table: str, state: str) -> None:
+    """Enable or disable the notification of background jobs by a table, if it has one."""
+    if _query(HAS_WAKE_TRIGGER, [table])[0][0]:
+        _run(f"ALTER TABLE {table} {state} TRIGGER wake_jobs")
 
 
 def _database() -> str:
