@@ -125,17 +125,6 @@ class Cluster:
             node.start()
         add_workers(self.coordinator.url(), "postgres", self.workers)
 
-    def add_worker(self) -> Node:
-        """Start one more server, which the coordinator does not know yet."""
-        node = Node(self.home, len(self.nodes), self.coordinator.binaries)
-        node.create()
-        node.start()
-        self.nodes.append(node)
-        self.workers.append(node)
-        with node.connect() as database:
-            database.execute("CREATE EXTENSION citus")
-        return node
-
     def stop(self) -> None:
         for node in self.nodes:
             node.kill()

@@ -7,12 +7,12 @@ from typing import Any
 
 from django.db import connection
 
-SHARD = re.compile(r"\bevidence_[a-z]+(?:_p\d)?_(\d{6,})\b")
-SHARD_OF_CONNECTION = """
-SELECT shardminvalue FROM pg_dist_shard
-WHERE shardid = get_shard_id_for_distribution_column('evidence_record', %s)
+SHARD = re.compile(r"\b[a-z]+_[a-z]+_(\d{6,})\b")
+SHARD_OF_OWNER = "SELECT get_shard_id_for_distribution_column('evidence_connection', %s)"
+RANGES = """
+-- The starts of the ranges of shards. Copies that every node has are no such shard.
+SELECT DISTINCT shardminvalue FROM pg_dist_shard WHERE shardid = ANY(%s) AND shardminvalue IS NOT NULL
 """
-SHARD_RANGES = "SELECT DISTINCT shardminvalue FROM pg_dist_shard WHERE shardid = ANY(%s)"
 EXPLAINED = re.compile(r"\s*(?:--.*\n\s*)*(?:SELECT|WITH|INSERT|UPDATE|DELETE|\(SELECT)\b")
 
 
@@ -26,24 +26,29 @@ def shards_of_statements() -> Iterator[dict[str, set[str]]]:
     ) -> Any:
         text = sql if isinstance(sql, str) else sql.as_string(None)
         if EXPLAINED.match(text) and not many:
-            with connection.connection.cursor() as cursor:
-                cursor.execute("SET LOCAL citus.explain_all_tasks = on")
+            _run("SET LOCAL citus.explain_all_tasks = on")
             execute("EXPLAIN (VERBOSE, COSTS OFF) " + text, params, many, context)
-            plan = "\n".join(
-                line.decode() if isinstance(line, bytes) else line
-                for (line,) in context["cursor"].fetchall()
-            )
-            if shards := {int(number) for number in SHARD.findall(plan)}:
-                with connection.connection.cursor() as cursor:
-                    cursor.execute(SHARD_RANGES, [list(shards)])
-                    found[text] = {start for (start,) in cursor.fetchall()}
+            lines = [line for (line,) in context["cursor"].fetchall()]
+            plan = "\n".join(line.decode() if isinstance(line, bytes) else line for line in lines)
+            if shards := ranges(int(number) for number in SHARD.findall(plan)):
+                found[text] = shards
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(explain):
         yield found
 
 
-def shard_of(connection_id: str) -> str:
-    with connection.cursor() as cursor:
-        cursor.execute(SHARD_OF_CONNECTION, [connection_id])
-        return str(cursor.fetchone()[0])
+def ranges(shards: Any) -> set[str]:
+    return {start for (start,) in _run(RANGES, [list(shards)])}
+
+
+def shard_of(owner_id: str) -> int:
+    [(shard,)] = _run(SHARD_OF_OWNER, [owner_id])
+    return int(shard)
+
+
+def _run(statement: str, values: Any = ()) -> list[tuple[Any, ...]]:
+    """Run a statement that no wrapper sees."""
+    with connection.connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return cursor.fetchall() if cursor.description else []

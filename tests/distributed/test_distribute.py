@@ -4,11 +4,13 @@ import io
 from collections.abc import Iterator
 
 import pytest
-from django.core.management import CommandError, call_command
-from django.db import connection
+from django.core.management import call_command
 
 from operations.distribution import placements
+from tests.owners import owned_tables
 from tests.world import World
+
+LIST = "/v1/streams/messages/records"
 
 
 def run(command: str, **options: object) -> str:
@@ -17,48 +19,41 @@ def run(command: str, **options: object) -> str:
     return out.getvalue()
 
 
-def distributed() -> set[bool]:
-    return {placement.is_distributed for placement in placements()}
+def placed() -> set[bool]:
+    return {placement.is_placed for placement in placements()}
 
 
 @pytest.fixture
 def _distributed_again(transactional_db: None) -> Iterator[None]:
     yield
-    call_command("distribute", shards=4, stdout=io.StringIO())
+    run("distribute", shards=4)
 
 
 @pytest.mark.django_db
-def test_repeating_it_changes_nothing(world: World) -> None:
-    before = world.get("/v1/streams/messages/records").body
+def test_every_table_of_owners_is_placed_and_repeating_it_changes_nothing(world: World) -> None:
+    before = world.get(LIST).body
 
     out = run("distribute", shards=8)
 
+    assert placed() == {True}
+    assert owned_tables() - {placement.table for placement in placements()} <= {"evidence_passage"}
     assert out.count("unchanged") == len(placements()) + 1
-    assert world.get("/v1/streams/messages/records").body == before
+    assert world.get(LIST).body["data"] == before["data"]
 
 
 @pytest.mark.usefixtures("_distributed_again")
 def test_rows_return_to_the_coordinator_and_leave_again(committed: World) -> None:
-    before = committed.get("/v1/streams/messages/records").body
+    before = committed.get(LIST).ids
     assert "Nothing was changed" in run("undistribute", dry_run=True)
-    assert distributed() == {True}
+    assert placed() == {True}
 
     run("undistribute")
-    assert distributed() == {False}
-    assert committed.get("/v1/streams/messages/records").body == before
+    assert placed() == {False}
+    assert committed.get(LIST).ids == before
 
     out = run("distribute", shards=4, dry_run=True)
-    assert "evidence_record: rows by connection, on the nodes; will have 4 shards" in out
-    assert distributed() == {False}
+    assert "evidence_record: rows by owner, on the nodes; will be placed" in out
+    assert placed() == {False}
     run("distribute", shards=4)
-    assert distributed() == {True}
-    assert committed.get("/v1/streams/messages/records").body == before
-
-
-@pytest.mark.django_db
-def test_generic_plans_are_refused() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
-
-    with pytest.raises(CommandError, match="Set PDPP_DISTRIBUTED=true first"):
-        run("distribute")
+    assert placed() == {True}
+    assert committed.get(LIST).ids == before

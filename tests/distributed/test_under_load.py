@@ -1,4 +1,4 @@
-"""Shards move and the coordinator restarts while six clients read and write over HTTP and MCP."""
+"""An owner moves to another node while six clients read and write over HTTP and MCP."""
 
 import contextlib
 import secrets
@@ -11,29 +11,24 @@ from pathlib import Path
 import pytest
 
 from tests.distributed.cluster import Cluster, programs
-from tests.faults.load import WHERE, Load, hold_to_account
+from tests.faults.load import Load, hold_to_account
 from tests.pdpp_site.installation import installed, running
 from tests.pdpp_site.living import Cast, cast_in
 
 pytestmark = pytest.mark.faults
 
 SHARD = """
-SELECT p.shardid, p.nodename, p.nodeport FROM pg_dist_shard_placement p
-WHERE p.shardid = get_shard_id_for_distribution_column('evidence_record', %s::text)
+SELECT p.shardid, p.nodename, p.nodeport FROM pg_dist_shard_placement p, evidence_owner o
+WHERE p.shardid = get_shard_id_for_distribution_column('evidence_connection', o.owner_id)
 """
 ANOTHER_NODE = (
     "SELECT nodename, nodeport FROM pg_dist_node WHERE groupid > 0 AND nodeport <> %s ORDER BY 2"
 )
 MOVE = "SELECT citus_move_shard_placement(%s, %s, %s, %s, %s, 'auto')"
-EMPTY_NODES = """
-SELECT nodeport FROM pg_dist_node n WHERE groupid > 0 AND NOT EXISTS (
-    SELECT FROM pg_dist_shard_placement p WHERE p.nodeport = n.nodeport)
-"""
 WRITTEN_TWICE = """
 SELECT record_key FROM evidence_record
-GROUP BY connection_id, stream, record_key HAVING count(*) > 1
+GROUP BY owner_id, connection_id, stream, record_key HAVING count(*) > 1
 """
-PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE prepared < %s"
 
 
 @dataclass
@@ -77,7 +72,6 @@ def served() -> Iterator[Served]:
         installation = stack.enter_context(installed())
         installation.settings = {
             "DATABASE_URL": cluster.coordinator.url(),
-            "PDPP_DISTRIBUTED": "true",
             "PDPP_SECRET_KEY": secrets.token_urlsafe(50),
         }
         for command in (["migrate"], ["distribute", "--shards", "8"]):
@@ -87,42 +81,12 @@ def served() -> Iterator[Served]:
         yield Served(cluster, cast_in(installation))
 
 
-def test_a_connection_moves_to_another_node(served: Served) -> None:
-    [(shard, *source)] = served.ask(SHARD, WHERE["connection_id"])
+def test_an_owner_moves_to_another_node(served: Served) -> None:
+    [(shard, *source)] = served.ask(SHARD)
     target = served.ask(ANOTHER_NODE, source[1])[0]
 
     with served.six_clients("moved") as loads:
         served.ask(MOVE, shard, *source, *target)
 
     assert sum(load.refused.total() for load in loads) <= 6, "more than one for each client"
-    assert served.ask(SHARD, WHERE["connection_id"]) == [(shard, *target)]
-
-
-def test_shards_are_spread_over_a_new_node(served: Served) -> None:
-    added = served.cluster.add_worker()
-
-    with served.six_clients("spread") as loads:
-        served.ask("SELECT citus_add_node(%s, %s)", str(added.home), added.port)
-        assert served.ask(EMPTY_NODES) == [(added.port,)]
-        served.ask("SELECT rebalance_table_shards()")
-
-    assert sum(load.refused.total() for load in loads) <= 6, "more than one for each client"
-    assert served.ask(EMPTY_NODES) == []
-
-
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_the_coordinator_restarts(served: Served, mode: str) -> None:
-    with served.six_clients(mode) as loads:
-        for _ in range(3):
-            served.cluster.coordinator.stop(mode)
-            for load in loads:
-                load.refusals("service_unavailable")
-            served.cluster.coordinator.start()
-            for load in loads:
-                load.progress()
-
-    [ended] = served.ask("SELECT clock_timestamp()")
-    served.ask("SELECT recover_prepared_transactions()")
-    for node in served.cluster.nodes:
-        with node.connect() as database:
-            assert database.execute(PREPARED, ended).fetchall() == []
+    assert served.ask(SHARD) == [(shard, *target)]

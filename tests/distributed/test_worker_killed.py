@@ -11,67 +11,75 @@ from django.db import connection
 
 from evidence.errors import IngestStorageError
 from evidence.ledger.verification import verify
+from evidence.models.owners import acting_for
 from evidence.models.records import Record
 from tests.distributed.cluster import FIRST_PORT, Node, programs
-from tests.world import BANK, CHAT, PERSONAL, WORK, World, mail
+from tests.distributed.shards import shard_of
+from tests.world import NEIGHBOR, PERSONAL, World, mail
 
 pytestmark = pytest.mark.faults
 
-PORT_OF_CONNECTION = """
-SELECT nodeport FROM pg_dist_shard_placement
-WHERE shardid = get_shard_id_for_distribution_column('evidence_record', %s)
-"""
-STREAMS = {PERSONAL: "messages", WORK: "messages", CHAT: "messages", BANK: "transactions"}
+LIST = "/v1/streams/messages/records"
+PORT = "SELECT nodeport FROM pg_dist_shard_placement WHERE shardid = %s"
 
 
-def worker_of(connection_id: str) -> Node:
+def worker_of(owner_id: str) -> Node:
     with connection.cursor() as cursor:
-        cursor.execute(PORT_OF_CONNECTION, [connection_id])
+        cursor.execute(PORT, [shard_of(owner_id)])
         port = cursor.fetchone()[0]
     binaries = programs()
     assert binaries, "set CITUS_BIN"
-    home = Path(connection.connection.info.host)
-    return Node(home, port - FIRST_PORT, binaries)
+    return Node(Path(connection.connection.info.host), port - FIRST_PORT, binaries)
 
 
 @pytest.fixture
 def down(committed: World) -> Iterator[Node]:
-    """The worker of PERSONAL, running again after the test."""
-    node = worker_of(PERSONAL)
+    """The worker of the first owner, running again after the test."""
+    node = worker_of(committed.owner_id)
     yield node
     node.start_if_stopped()
 
 
-def read(world: World, connection_id: str) -> tuple[int, object]:
-    path = f"/v1/streams/{STREAMS[connection_id]}/records"
-    reply = world.get(path, "dora", connection_id=connection_id)
+@pytest.fixture
+def neighbor(committed: World) -> World:
+    """Another owner with a token, whose rows are on the other worker."""
+    with acting_for(NEIGHBOR):
+        return World.build_for(
+            NEIGHBOR, [(PERSONAL, "messages", mail("n1", "2026-01-01T00:00:00Z"))]
+        )
+
+
+def read(world: World) -> tuple[int, object]:
+    reply = world.get(LIST, "dora", connection_id=PERSONAL)
     return reply.status, reply.ids if reply.status == 200 else reply.error["code"]
 
 
-def write(world: World, connection_id: str, key: str) -> bool:
+def write(world: World, key: str) -> bool:
     try:
-        data = mail(key, "2026-02-02T00:00:00Z")
-        return world.put((connection_id, "messages", data)).created == 1
+        with acting_for(world.owner_id):
+            data = mail(key, "2026-02-02T00:00:00Z")
+            return world.put((PERSONAL, "messages", data)).created == 1
     except IngestStorageError:
         return False
 
 
-def test_a_killed_worker_stops_only_its_connections(committed: World, down: Node) -> None:
-    up = [id_ for id_ in STREAMS if worker_of(id_).port != down.port]
-    assert up
-    before = {id_: read(committed, id_) for id_ in STREAMS}
+def test_a_killed_worker_stops_only_its_owners(
+    committed: World, neighbor: World, down: Node
+) -> None:
+    assert worker_of(NEIGHBOR).port != down.port
+    before = read(neighbor)
     stop = threading.Event()
     stored: list[str] = []
-    statuses: set[tuple[int, str]] = set()
+    answers: set[tuple[int, str]] = set()
 
     def client(number: int) -> None:
         for count in range(10_000):
             if stop.is_set():
                 break
             if number % 2:
-                status, what = read(committed, list(STREAMS)[count % len(STREAMS)])
-                statuses.add((status, what if isinstance(what, str) else "ids"))
-            elif write(committed, PERSONAL, key := f"w{number}-{count}"):
+                status, what = read(committed)
+                answers.add((status, what if isinstance(what, str) else "ids"))
+            elif write(committed, key := f"w{number}-{count}"):
                 stored.append(key)
         connection.close()
 
@@ -79,18 +87,19 @@ def test_a_killed_worker_stops_only_its_connections(committed: World, down: Node
         clients = [pool.submit(client, number) for number in range(6)]
         try:
             down.kill()
-            assert read(committed, PERSONAL) == (503, "service_unavailable")
-            assert not write(committed, PERSONAL, "during")
-            assert {id_: read(committed, id_) for id_ in up} == {id_: before[id_] for id_ in up}
+            assert read(committed) == (503, "service_unavailable")
+            assert not write(committed, "during")
+            assert read(neighbor) == before
+            assert write(neighbor, "meanwhile")
             down.start()
-            assert write(committed, PERSONAL, "after")
+            assert write(committed, "after")
         finally:
             stop.set()
             for each in clients:
                 each.result()
 
-    assert read(committed, PERSONAL)[0] == 200
+    assert read(committed)[0] == 200
     kept = Record.unscoped.filter(connection_id=PERSONAL).values_list("record_key", flat=True)
     assert set(stored) - set(kept) == set()
-    assert statuses <= {(200, "ids"), (503, "service_unavailable")}, json.dumps(sorted(statuses))
+    assert answers <= {(200, "ids"), (503, "service_unavailable")}, json.dumps(sorted(answers))
     assert verify(committed.owner_id).problems == []
