@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import islice, pairwise, takewhile
+from itertools import islice, takewhile
 from typing import Self
 
 from importers.bank.accounts import number_above
@@ -84,7 +84,7 @@ def read_table(file: ExportFile) -> CsvTable:
     A table ends before the header of another one, and where the lines above its own header name
     another account.
     """
-    text = _decode(file.read(max_bytes=FILE_MAX_BYTES)).replace("\0", "")
+    text = decode(file.read(max_bytes=FILE_MAX_BYTES)).replace("\0", "")
     delimiter = _find_delimiter(text)
     rows = list(islice(_nonempty_rows(text, delimiter), MAX_ROWS + 1))
     if len(rows) > MAX_ROWS:
@@ -188,28 +188,6 @@ def _find_delimiter(text: str) -> str:
         return len(rows) - first, known if known > 1 else 0, max(map(len, rows), default=0)
 
     return max(_DELIMITERS, key=rank)
-
-
-def _decode(content: bytes) -> str:
-    """Decode a file of which a first part may be in UTF-8 and the rest not, or the reverse."""
-    lines = content.splitlines(keepends=True)
-    kinds = [(at, _is_utf8(line)) for at, line in enumerate(lines) if not line.isascii()]
-    cuts = [after for (_, before), (after, kind) in pairwise(kinds) if kind != before]
-    if len(cuts) != 1 or b"\0" in content:
-        return decode(content)
-    cut = cuts[0]
-    # The first line of the rest may begin with the end of the first part.
-    start = lines[cut].decode(errors="replace").replace("\ufffd", "")
-    cut += kinds[0][1] and not start.isascii()
-    return "".join(decode(b"".join(part)) for part in (lines[:cut], lines[cut:]))
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _nonempty_rows(text: str, delimiter: str) -> Iterator[Row]:

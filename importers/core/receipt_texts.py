@@ -22,7 +22,7 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ReceiptCode.NOT_RECOGNISED: ReceiptText(
         "No importer recognizes this file.",
         "Keep the file. If docs/importing.md lists its format, name that with --as.",
-        page_step="Keep the file. If the menu Kind of the import page has its format, choose it.",
+        page_step="Keep the file. If you find its format in the menu Kind of the import page, choose it.",
     ),
     ReceiptCode.CANNOT_OPEN: ReceiptText(
         "The file cannot be opened.", "Check that it exists and that the server may read it."

@@ -261,7 +261,7 @@ def test_sign_is_read_from_where_the_bank_writes_it(
         ("2026-01-13", Decimal("-12.5"), "EUR"),
         ("2026-01-14", Decimal("2000.0"), "EUR"),
     ]
-    assert receipts() == set()
+    assert {code for code, _ in receipts()} <= {"made_from_memory"}
 
 
 @pytest.mark.parametrize(
