@@ -229,7 +229,8 @@ def _insert(
         (*_row(entry), old.digest, new.digest)
         for entry, old, new in zip(entries, heads, new_heads, strict=True)
     ]
-    shown = [(*names, str(records)) for *names, records in draft.shown or [(None, None, 0)]]
+    nothing: list[tuple[Any, Any, int]] = [(None, None, 0)]
+    shown = [(*names, str(records)) for *names, records in draft.shown or nothing]
     grants = 0 if draft.is_owners else len(heads)
     connection_ids = () if draft.is_owners else draft.connection_ids
     pseudonyms = text_array(reference.pseudonym.hex for reference in references.values())
