@@ -225,7 +225,16 @@ def _cast_beside(_cast: "Arranged[World]", django_db_blocker: DjangoDbBlocker) -
         return Arranged.by(World.build_beside)
 
 
-BESIDE_A_NEIGHBOR = {"access", "api", "events", "ledger", "mcp_adapter", "scenarios", "search"}
+BESIDE_A_NEIGHBOR = {
+    "access",
+    "api",
+    "distributed",
+    "events",
+    "ledger",
+    "mcp_adapter",
+    "scenarios",
+    "search",
+}
 """Tests of answers. A statement that forgets the owner shows or counts what is the neighbor's."""
 
 

@@ -229,8 +229,9 @@ def _insert(
         (*_row(entry), old.digest, new.digest)
         for entry, old, new in zip(entries, heads, new_heads, strict=True)
     ]
-    nothing: list[tuple[Any, Any, int]] = [(None, None, 0)]
-    shown = [(*names, str(records)) for *names, records in draft.shown or nothing]
+    shown: list[tuple[str | None, ...]] = [
+        (grant_id, stream, str(records)) for grant_id, stream, records in draft.shown
+    ] or [(None, None, "0")]
     grants = 0 if draft.is_owners else len(heads)
     connection_ids = () if draft.is_owners else draft.connection_ids
     pseudonyms = text_array(reference.pseudonym.hex for reference in references.values())

@@ -275,11 +275,11 @@ def test_a_grant_without_limits_costs_no_statement_and_one_with_them_a_single_on
     world: World, django_assert_num_queries: Any
 ) -> None:
     world.get(LIST)
-    with django_assert_num_queries(3):  # token, records, ledger
+    with django_assert_num_queries(4):  # token, records, two of the ledger
         assert world.get(LIST).status == 200
     limit(world, calls_day=1_000, records_day=1_000, bytes_day=10**9, calls_minute=1_000)
-    # quotas are charged in the transaction of the ledger, which takes four
-    with django_assert_num_queries(7):
+    # quotas are charged in the transaction of the ledger, which takes seven
+    with django_assert_num_queries(10):
         assert world.get(LIST).status == 200
 
 

@@ -43,10 +43,12 @@ def test_tools_ask_the_shard_of_their_owner(world: World) -> None:
 
 def test_imports_changes_and_erasure_ask_the_shard_of_their_owner(world: World) -> None:
     path = "/v1/streams/messages/records"
-    bookmark = world.get(path, "dora", changes_since="beginning", limit=100).body
+    bookmark = world.get(path, "dora", changes_since="beginning", connection_id=PERSONAL).body
     with shards_of_statements() as found:
         world.put((PERSONAL, "messages", mail("m1", "2026-03-03T00:00:00Z", subject="New")))
-        later = world.get(path, "dora", changes_since=bookmark["next_changes_since"])
+        later = world.get(
+            path, "dora", changes_since=bookmark["next_changes_since"], connection_id=PERSONAL
+        )
         deleted = world.send(
             [{"connection_id": PERSONAL, "stream": "messages", "key": "m1", "op": "delete"}]
         )
