@@ -101,7 +101,7 @@ def data_version(data: Path) -> int:
     return int((data / "PG_VERSION").read_text())
 
 
-FORMAT_FILE, FORMAT = "FORMAT", "1"
+FORMAT_FILE, FORMAT = "FORMAT", "2"
 """A file beside the data, written when the data is created. Data without it precedes 0.1.0."""
 
 
