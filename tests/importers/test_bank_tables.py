@@ -365,13 +365,6 @@ def test_fee_beside_an_amount_has_a_receipt(tmp_path: Path) -> None:
     assert receipts() == {("fee_aside", "line 2")}
 
 
-def test_polish_text_is_read_in_its_charset(tmp_path: Path) -> None:
-    text = "Date;Description;Amount\n2026-01-13;Żabka Łódź płatność kartą;-12,50\n"
-    run(put(tmp_path / "konto.csv", text, "cp1250"))
-
-    assert records("transactions")[0]["counterparty"] == "Żabka Łódź płatność kartą"
-
-
 @pytest.mark.parametrize(
     "rows",
     [
@@ -396,16 +389,6 @@ def test_copy_of_a_file_without_a_telling_name_is_the_same_account(
     run(tmp_path / "bank")
 
     assert (len(bookings()), len(records("accounts"))) == (2, 1)
-
-
-def test_numbered_accounts_are_two(tmp_path: Path) -> None:
-    put(tmp_path / "bank/konto 1.csv", GIRO)
-    put(tmp_path / "bank/konto 2.csv", GIRO)
-
-    run(tmp_path / "bank")
-
-    assert set(account_names()) == {"konto 1", "konto 2"}
-    assert len(bookings()) == 2
 
 
 def test_generic_file_name_asks_unless_rows_overlap(tmp_path: Path) -> None:
