@@ -75,11 +75,12 @@ def bookings_csv(path: Path, *, count: int) -> int:
     """Write bookings of a German bank, and return their number."""
     with path.open("w", encoding="utf-8") as file:
         file.write('"Konto";"Girokonto";"DE89370400440532013000"\n""\n')
-        file.write('"Buchungsdatum";"Wertstellung";"Zahlungsempfänger*in";')
-        file.write('"Verwendungszweck";"Betrag (€)"\n')
+        file.write('"Buchungsdatum";"Wertstellung";"Status";"Zahlungspflichtige*r";')
+        file.write('"Zahlungsempfänger*in";"Verwendungszweck";"Umsatztyp";"IBAN";"Betrag (€)"\n')
         for day, cents, name, note in map(_booking, range(count)):
             euros = f"{cents // 100:,}".replace(",", ".") + f",{cents % 100:02}"
-            file.write(f'"{day:%d.%m.%Y}";"{day:%d.%m.%Y}";"{name}";"{note}";"-{euros}"\n')
+            file.write(f'"{day:%d.%m.%Y}";"{day:%d.%m.%Y}";"Gebucht";"Eva Lang";"{name}";"{note}";')
+            file.write(f'"Ausgang";"";"-{euros}"\n')
     return count
 
 

@@ -8,7 +8,7 @@ import tomllib
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from importers.bank.amounts import currency_code
@@ -128,6 +128,7 @@ def has_money(columns: Mapping[str, int]) -> bool:
     return "date" in columns and bool(columns.keys() & {"amount", "debit", "credit"})
 
 
+@lru_cache(maxsize=4_096)
 def plain_name(header: str) -> tuple[str, str | None]:
     """Return a column name without accents and currency, and the currency."""
     text = " ".join(header.replace("_", " ").replace("\u00a0", " ").split()).strip(" :;\"'")

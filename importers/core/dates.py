@@ -5,6 +5,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from itertools import groupby, islice, pairwise
 from typing import NamedTuple, NoReturn
 
@@ -259,6 +260,7 @@ def normalize(text: str) -> str:
     return f"{year:04}-{month:02}-{int(match['day'] or match['day_second']):02}"
 
 
+@lru_cache(maxsize=4_096)
 def is_date_like(text: str) -> bool:
     return parse_written_date(normalize(text)) is not None
 
