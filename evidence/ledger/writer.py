@@ -180,6 +180,8 @@ def _record_in_transaction(draft: AnswerDraft) -> None:
     }
     charge(draft.scope, costs, now=draft.now)
     heads, references, unnamed = lock_chains(draft, initial_slack=_initial_slack())
+    if len(references) < len(draft.all_keys):  # a connection was erased, which takes no names
+        raise ChangedDuringReadError
     used_up = _insert(draft, heads, references, unnamed=unnamed)
     if used_up is None:
         raise ChangedDuringReadError
