@@ -31,6 +31,7 @@ from evidence.events.event_scheduler import (
     has_enqueued_events,
     recover_lost_deliveries,
 )
+from evidence.ledger.anchors import write_daily
 from evidence.ledger.checkpoints import create_checkpoint
 from evidence.ledger.proof import owners_to_check, verify_daily
 from evidence.ledger.readings import recount_shown_records
@@ -189,9 +190,11 @@ def upkeep() -> Iterator[object]:
 
 
 def _keep_ledger(now: datetime) -> Iterator[object]:
-    """Sign and verify the ledger of an owner."""
+    """Sign and verify the ledger of an owner, and copy its heads out of the database."""
     owner_id = current_owner()
     yield create_checkpoint(owner_id, now=now)
+    if settings.PDPP_LEDGER_FOLDER:
+        yield write_daily(Path(settings.PDPP_LEDGER_FOLDER), owner_id, now=now)
     yield from recount_shown_records(owner_id, now=now)
     yield verify_daily(owner_id, now=now)
 

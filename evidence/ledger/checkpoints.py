@@ -57,6 +57,12 @@ def create_checkpoint(owner_id: str, *, now: datetime) -> Checkpoint | None:
         return Checkpoint.unscoped.create(owner_id=owner_id, at=now, heads=serialized, note=note)
 
 
+def last_note(owner_id: str) -> str | None:
+    """Return the signed note of the latest checkpoint, if there is one."""
+    notes = Checkpoint.unscoped.filter(owner_id=owner_id).order_by("-pk")
+    return notes.values_list("note", flat=True).first()
+
+
 def chain_heads(owner_id: str) -> list[ChainHead]:
     """Return the heads of the owner's chains, sorted by chain."""
     rows = Chain.unscoped.filter(owner_id=owner_id, seq__gt=0).order_by("chain")

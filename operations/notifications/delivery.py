@@ -28,6 +28,7 @@ from evidence.access.owner_notices import (
 )
 from evidence.access.permission_requests import open_requests
 from evidence.access.sql import select_owners
+from evidence.ledger.checkpoints import last_note
 from evidence.ledger.disclosures import ReadTotals, read_totals
 from evidence.models.owners import current_owner, in_turn
 from evidence.write.sealed_values import SealedError
@@ -133,6 +134,7 @@ def _grants(owner_id: str, now: datetime) -> Iterator[Notice]:
 
 
 MAX_APPS = 15
+SIGNATURE = "\nSignature of the ledger, for manage ledger verify --against:\n"
 ACTIVITY = "/admin/evidence/connection/disclosures/"
 
 
@@ -144,6 +146,10 @@ def monthly_digest(owner_id: str, *, since: datetime, now: datetime) -> Iterator
         return
     grants = grants_by_source(owner_id)
     text = _text(grants, start, end, names=client_names(owner_id))
+    if note := last_note(owner_id):
+        # The message is a copy of the signature outside of the database, so it is never cut.
+        room = store.MAX_TEXT_CHARS - len(note) - len(SIGNATURE)
+        text = f"{text[:room]}{SIGNATURE}{note}"
     yield Notice(Kind.DIGEST, key, text, ACTIVITY)
 
 

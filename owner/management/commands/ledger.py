@@ -1,7 +1,8 @@
 """``manage.py ledger``: prove that the record of disclosures is whole, export it, look at it."""
 
 from collections.abc import Callable, Mapping
-from itertools import islice
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -9,6 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
+from evidence.ledger import anchors
 from evidence.ledger.checkpoints import create_checkpoint, verifier_keys
 from evidence.ledger.disclosures import (
     DisclosureEntry,
@@ -38,12 +40,19 @@ class Command(OwnerCommand):
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        actions.add_parser("verify", help="Check every row, chain end and checkpoint.")
+        verifying = actions.add_parser("verify", help="Check every row, chain end and checkpoint.")
+        verifying.add_argument(
+            "--against", type=Path, metavar="FILE", help="Compare with an export or signed heads."
+        )
         actions.add_parser("checkpoint", help="Sign all chain ends together, now.")
         actions.add_parser(
             "key", help="Print the public keys that check the signatures, today's first."
         )
-        actions.add_parser("export", help="Print everything as JSON lines.")
+        export = actions.add_parser("export", help="Print everything as JSON lines.")
+        export.add_argument(
+            "--to", type=Path, metavar="FILE", help="A new file, or a folder: one file a day."
+        )
+        export.add_argument("--heads", action="store_true", help="Only the signed heads.")
         show = actions.add_parser("show", help="What a client was shown, latest first.")
         show.add_argument("client", help=f"Its name or id, or {OWNER!r} for your own reads.")
         show.add_argument("--limit", type=count, default=SHOWN, help="How many (%(default)s).")
@@ -67,6 +76,11 @@ class Command(OwnerCommand):
 
     def _verify(self, owner_id: str, options: Mapping[str, Any]) -> None:
         report = verify(owner_id)
+        if options["against"] is not None:
+            try:
+                anchors.compare(options["against"], owner_id, report)
+            except (anchors.AnchorError, OSError) as error:
+                raise CommandError(str(error)) from error
         for problem in [*report.problems, *report.warnings]:
             self.stderr.write(_problem_text(problem))
         counted = f"{report.rows} rows in {report.chains} chains, {report.checkpoints} checkpoints"
@@ -83,8 +97,19 @@ class Command(OwnerCommand):
             self.stdout.write(line)
 
     def _export(self, owner_id: str, options: Mapping[str, Any]) -> None:
-        for line in export_lines(owner_id):
-            self.stdout.write(orjson.dumps(line).decode())
+        now, target = timezone.now(), options["to"]
+        rows = () if options["heads"] else export_lines(owner_id)
+        lines = chain(rows, [anchors.heads_line(owner_id, now=now)])
+        if target is None:
+            for line in lines:
+                self.stdout.write(orjson.dumps(line).decode())
+            return
+        path = anchors.file_in(target, owner_id, now=now) if target.is_dir() else target
+        try:
+            anchors.write_lines(path, lines)
+        except OSError as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(f"Written: {path}")
 
     def _show(self, owner_id: str, options: Mapping[str, Any]) -> None:
         name = options["client"]
