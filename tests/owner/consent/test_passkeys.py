@@ -150,9 +150,7 @@ def test_unattended_browser_neither_adds_nor_removes_a_passkey(
 
     refused = browser.post("/login/passkeys/options/add")
     assert refused.status_code == 403
-    assert orjson.loads(refused.content) == {
-        "confirm": "/login/confirm?next=%2Fsecond-factor"
-    }
+    assert orjson.loads(refused.content) == {"confirm": "/login/confirm?next=%2Fsecond-factor"}
     for path, values in ((ADD, {"passkey": "{}"}), (REMOVE, {"id": Passkey.unscoped.get().pk})):
         assert browser.post(path, values)["Location"].startswith("/login/confirm?")
     assert "passkey" in browser.get("/login/confirm").content.decode()
