@@ -1,4 +1,4 @@
-"""Run imports in separate processes on the test's database."""
+"""Run imports of the tests' first owner in separate processes on the test's database."""
 
 import os
 import subprocess
@@ -15,6 +15,8 @@ django.setup()
 from django.utils import timezone
 from evidence.write.ingest import ingest_lines
 from evidence.write.ndjson import NdjsonLine, read_lines
+from evidence.models.owners import act_for
+act_for("owner")
 """
 
 
