@@ -12,6 +12,9 @@ from tests.world import NOW, World, move_in
 
 pytestmark = pytest.mark.slow
 
+ADMINISTRATORS = {"/owners", "/backups/schedule"}
+"""Pages that tell the administrator, who is the owner here, whether there are others."""
+
 VOLATILE = re.compile(
     r'name="csrfmiddlewaretoken" value="[^"]*"|nonce="[^"]*"|data-token="[^"]*"|\?v=[0-9a-f]+'
     r"|[0-9][0-9.,]* ?(?:GB|MB|kB|TB|GiB|MiB)|[0-9.]+ %"
@@ -22,7 +25,7 @@ VOLATILE = re.compile(
 def shown(alice: Browser, places: dict[str, str]) -> dict[str, str]:
     """The text of every page, by address."""
     pages = {}
-    for pattern in set(owner_pages.PAGES) - {"/owners"}:  # which lists them to the administrator
+    for pattern in set(owner_pages.PAGES) - ADMINISTRATORS:
         address = pattern.format_map(places)
         page = alice.http.get(address, follow=True)
         pages[address] = VOLATILE.sub("…", page.content.decode())
