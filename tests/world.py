@@ -297,7 +297,9 @@ class World:
 
     @classmethod
     def build(cls) -> "World":
-        return cls.build_for(get_or_create_owner(NOW).owner_id, RECORDS)
+        owner_id = get_or_create_owner(NOW).owner_id
+        with acting_for(owner_id):
+            return cls.build_for(owner_id, RECORDS)
 
     @classmethod
     def build_beside(cls) -> "World":

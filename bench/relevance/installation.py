@@ -41,14 +41,16 @@ def _token() -> str:
     from django.core.management import call_command
     from django.utils import timezone
 
+    from evidence.models.owners import acting_for, get_or_create_owner
     from operations import background_jobs, demo_data
 
     call_command("migrate", verbosity=0)
-    if not demo_data.is_demo_loaded():
-        demo_data.load_demo(now=timezone.now(), on_progress=lambda _: None)
-    for _ in background_jobs.vectors():
-        pass
-    tokens = demo_data.create_demo_tokens(timezone.now())
+    with acting_for(get_or_create_owner(timezone.now()).owner_id):
+        if not demo_data.is_demo_loaded():
+            demo_data.load_demo(now=timezone.now(), on_progress=lambda _: None)
+        for _ in background_jobs.vectors():
+            pass
+        tokens = demo_data.create_demo_tokens(timezone.now())
     if tokens is None:
         raise RuntimeError("The demo data was removed.")
     return tokens.rest

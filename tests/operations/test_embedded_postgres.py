@@ -269,7 +269,7 @@ def test_root_switches_account_and_others_do_not(fresh: Path) -> None:
         assert installation.server_account(fresh / "data") is None
 
 
-@pytest.mark.parametrize("written", [None, "2"])
+@pytest.mark.parametrize("written", [None, "3"])
 def test_data_of_another_version_of_pdpp_is_refused_and_not_touched(
     home: Path, written: str | None
 ) -> None:
