@@ -9,6 +9,7 @@ from pytest_django.fixtures import Settings
 from bench.relevance import engines, judged
 from bench.relevance.judged import Scores
 from bench.relevance.thresholds import failures
+from evidence.models.owners import get_or_create_owner
 from operations import background_jobs, demo_data
 
 
@@ -17,6 +18,7 @@ def token(db: None, settings: Settings, tmp_path: Path) -> str:
     """Load the demo data and return a REST token."""
     settings.PDPP_VAR = tmp_path
     now = timezone.now()
+    get_or_create_owner(now)
     demo_data.load_demo(now=now, on_progress=lambda _: None)
     tokens = demo_data.create_demo_tokens(now)
     assert tokens is not None
