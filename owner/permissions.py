@@ -3,7 +3,7 @@
 An account is an owner's when an owner points to it; no account has rights of Django beside that.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -13,7 +13,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
-from evidence.models.owners import Owner, acting_for, present_owners
+from evidence.models.owners import Owner, acting_for, present_owners, read_for
 from owner import second_factor
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
@@ -90,21 +90,10 @@ def act_for_signed_in_owner(
             response = get_response(request)
         if isinstance(response, StreamingHttpResponse):
             chunks = cast("Iterable[bytes]", response.streaming_content)
-            response.streaming_content = _read_for(owner_id, chunks)
+            response.streaming_content = read_for(owner_id, chunks)
         return response
 
     return act
-
-
-def _read_for(owner_id: str | None, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield what is streamed after the view has returned, and read it for the same owner."""
-    rest = iter(chunks)
-    while True:
-        with acting_for(owner_id):
-            chunk = next(rest, None)
-        if chunk is None:
-            return
-        yield chunk
 
 
 def with_security_headers(view: View) -> View:

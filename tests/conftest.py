@@ -14,7 +14,7 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, connection
 from django.db.backends.postgresql.operations import DatabaseOperations
 from django.template.base import Template
-from django.test import override_settings
+from django.test import Client, override_settings
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
@@ -139,6 +139,23 @@ def _tests_act_for_the_first_owner(django_test_environment: None) -> Iterator[No
 
     with pytest.MonkeyPatch.context() as patch, owners.acting_for(OWNER_ID):
         patch.setattr(owners, "new_owner_id", lambda: OWNER_ID)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _requests_begin_without_an_owner(django_test_environment: None) -> Iterator[None]:
+    """A server does so, too: neither a view nor a body that is streamed may act for the test's owner."""
+    ask = Client.request
+
+    def request(client: Client, **environment: Any) -> Any:
+        with owners.acting_for(None):
+            response = ask(client, **environment)
+        if response.streaming:
+            response.streaming_content = owners.read_for(None, response.streaming_content)
+        return response
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Client, "request", request)
         yield
 
 

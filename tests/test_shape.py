@@ -22,7 +22,7 @@ SOURCES = sorted(
 UNSCOPED = (
     "evidence/models/",
     "evidence/management/owner_command.py",  # the directory of owners
-    "pdpp_site/management/commands/keys.py",  # seals the secrets of every owner anew
+    "pdpp_site/management/commands/keys.py",  # encrypts the secrets of every owner again
     "evidence/access/",
     "evidence/write/",
     "evidence/ledger/",
@@ -49,7 +49,7 @@ SQL = (
     "evidence/write/",
     "evidence/models/",
     "evidence/management/owner_command.py",  # the directory of owners
-    "pdpp_site/management/commands/keys.py",  # seals the secrets of every owner anew
+    "pdpp_site/management/commands/keys.py",  # encrypts the secrets of every owner again
     "demo/",
     "operations/backup/table_copy.py",  # copies whole tables, sealed to the owner's key
     "owner/storage_page.py",  # bytes by connection, no value

@@ -250,7 +250,7 @@ NEIGHBOR = "neighbor"
 
 
 def move_in() -> None:
-    """Let the neighbor have a life beside whoever is there, with the same ids wherever they are free."""
+    """Add another owner with connections, records, apps and readings under the same ids as the cast."""
     Owner.unscoped.create(owner_id=NEIGHBOR, display_name="Neighbor", created_at=NOW)
     with acting_for(NEIGHBOR):
         records = [(*place, _overheard(data)) for *place, data in RECORDS]

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from evidence.access.buckets import TimeBuckets, count_periods
 from evidence.access.granted_streams import number_expression, typed_column
 from evidence.access.records import RecordKey, VisibleRecords
-from evidence.access.sql import SQL, fetch_all, fetch_all_generic_plan, join_sql
+from evidence.access.sql import SQL, fetch_all, fetch_prepared, join_sql
 from evidence.declarations.declaration import Field
 
 Metric = Literal["count", "count_distinct", "sum", "avg", "min", "max"]
@@ -171,7 +171,7 @@ def aggregate_groups(
         **_measure_sql(measures, count),
     )
     statement = SQL(text, (*rows.values, page.end, page.start, *shown.values))
-    found = fetch_all_generic_plan(statement) if periods else fetch_all(statement)
+    found = fetch_prepared(statement) if periods else fetch_all(statement)
     return _page_totals(found, page, len(keys), len(measures))
 
 

@@ -22,7 +22,7 @@ from evidence.access.scope import Only, TimeRange
 from evidence.access.sql import (
     SORT_BLOCKER,
     SQL,
-    fetch_all_generic_plan,
+    fetch_prepared,
     in_time_range,
     union_all,
     value_table,
@@ -62,7 +62,7 @@ def find_candidates(
     )
     statement += union_all(_branches(visible, positions, after, limit))
     statement += SQL(f") u ORDER BY u.connection_id, u.record_key LIMIT {int(limit)})")
-    both = fetch_all_generic_plan(statement)
+    both = fetch_prepared(statement)
     head, *rows = sorted(both, key=lambda row: (row[1] or "", row[2] or ""))
     return parse_log_heads(head[0]), [parse_candidate(visible, row[1:]) for row in rows]
 

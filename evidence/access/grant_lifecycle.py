@@ -35,7 +35,7 @@ from evidence.access.scope import (
     TimeRange,
     TokenKind,
 )
-from evidence.access.sql import SQL, fetch_all_generic_plan
+from evidence.access.sql import SQL, fetch_prepared
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.errors import GrantConsumed, GrantRevoked, InvalidRequest
 from evidence.models.clients import Client
@@ -265,7 +265,7 @@ def use_once(scope: Scope, disclosing: Iterable[str], *, now: datetime) -> None:
     grant_ids = sorted(single_use & set(disclosing))
     if not grant_ids:
         return
-    if fetch_all_generic_plan(
+    if fetch_prepared(
         SQL(
             OPEN_WINDOW,
             (now + SINGLE_USE_WINDOW, scope.owner_id, grant_ids, scope.owner_id, now, grant_ids),

@@ -8,7 +8,7 @@ from django.db.models import Count, F, Min, Q, QuerySet
 
 from evidence.access.grant_states import GrantState, filter_state, with_grant_state
 from evidence.access.grant_text import humanize, stream_label
-from evidence.access.sql import SQL, fetch_all_generic_plan
+from evidence.access.sql import SQL, fetch_prepared
 from evidence.models.clients import Client
 from evidence.models.grants import Grant, Package
 from evidence.models.owners import owners_of
@@ -188,7 +188,7 @@ def store_refused_call(call: RefusedCallDetails, *, now: datetime) -> None:
         call.owner_id, now, call.client_id, call.token_id, call.request_id, call.route, call.code,
         call.param, call.stream, call.clause, MAX_REFUSED_CALLS_PER_HOUR,
     )  # fmt: skip
-    fetch_all_generic_plan(SQL(STORE_REFUSED_CALL, values))
+    fetch_prepared(SQL(STORE_REFUSED_CALL, values))
 
 
 def refused_calls(

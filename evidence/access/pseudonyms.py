@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evidence.access.sql import SQL, fetch_all_generic_plan, value_table
+from evidence.access.sql import SQL, fetch_prepared, value_table
 from evidence.models.owners import current_owner
 
 RECORD_KEY = dict.fromkeys(("connection_id", "stream", "record_key"), "text")
@@ -34,4 +34,4 @@ def fetch_pseudonyms(records: Sequence[tuple[str, str, str]]) -> Sequence[tuple[
             (current_owner(),),
         )
     )
-    return fetch_all_generic_plan(statement)
+    return fetch_prepared(statement)

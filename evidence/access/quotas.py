@@ -16,7 +16,7 @@ from django.db.models import F
 from evidence import limits
 from evidence.access.grants import lock_current_grant
 from evidence.access.scope import GrantTerms, QuotaUsage, Scope
-from evidence.access.sql import SQL, fetch_all_generic_plan
+from evidence.access.sql import SQL, fetch_prepared
 from evidence.errors import RateLimitExceeded
 from evidence.models.grants import Grant
 from evidence.models.quotas import Quota, Tripwire, Watch
@@ -85,7 +85,7 @@ def charge(scope: Scope, amounts: Mapping[str, DisclosureCost], *, now: datetime
     if not due:
         return
     columns: tuple[Any, ...] = tuple([row[at] for row in due] for at in range(3))
-    rows = fetch_all_generic_plan(SQL(CHARGE, (*columns, now, now, scope.owner_id, scope.owner_id)))
+    rows = fetch_prepared(SQL(CHARGE, (*columns, now, now, scope.owner_id, scope.owner_id)))
     if rows:
         exceeded = [ExceededQuota(id_, QuotaUsage(*quota), amount) for id_, *quota, amount in rows]
         raise _refusal(scope, exceeded, now)

@@ -13,7 +13,7 @@ from evidence.access.sql import (
     SQL,
     ConnectionGroup,
     fetch_all,
-    fetch_all_generic_plan,
+    fetch_prepared,
     union_all,
     value_table,
 )
@@ -156,7 +156,7 @@ def count_matches_by_month(
         select_matches(query, _row(number, query.visible, time_zone), [query.terms.matching])
         for number, query in enumerate(queries)
     )
-    return _counts(list(rows), fetch_all_generic_plan)
+    return _counts(list(rows), fetch_prepared)
 
 
 ESTIMATE_BY_MONTH: Final = """
@@ -191,7 +191,7 @@ def estimate_matches_by_month(
                 number, query, group, months.get((connection_id, group.stream), ()), size
             )
         ],
-        fetch_all_generic_plan,
+        fetch_prepared,
         ESTIMATE_BY_MONTH,
     )
 

@@ -15,7 +15,7 @@ from evidence.access.sql import (
     SQL,
     ConnectionGroup,
     fetch_all,
-    fetch_all_generic_plan,
+    fetch_prepared,
     join_sql,
     owner_is,
     union_all,
@@ -82,7 +82,7 @@ def field_slices(
     text = SQL("SELECT u.*, u.j #>> '{}' AS t FROM (") + value + SQL(") u OFFSET 0")
     sizes = SQL("SELECT u.*, char_length(u.t) AS chars FROM (") + text + SQL(") u OFFSET 0")
     statement = SQL("SELECT v.connection_id, jsonb_typeof(v.j), ") + part + SLICE_SIZES
-    rows = fetch_all_generic_plan(statement + SQL(" (") + sizes + SQL(") v"))
+    rows = fetch_prepared(statement + SQL(" (") + sizes + SQL(") v"))
     return [
         FieldSlice(
             connection_id=connection_id,
@@ -203,7 +203,7 @@ def fetch_one_related(
     ]
     if not branches:
         return {}
-    rows = fetch_all_generic_plan(union_all(branches))
+    rows = fetch_prepared(union_all(branches))
     return {
         RecordKey(record.connection.connection_id, record.record_key): record
         for record in map(child.project, rows)
@@ -232,7 +232,7 @@ def fetch_many_related(
     statement = SQL("SELECT u.* FROM (") + union_all(branches)
     statement += SQL(f") u ORDER BY {_order(child, 'u')}")
     related: dict[RecordKey, list[VisibleRecord]] = defaultdict(list)
-    for parent, *row in fetch_all_generic_plan(statement):
+    for parent, *row in fetch_prepared(statement):
         record = child.project(tuple(row))
         related[RecordKey(record.connection.connection_id, parent)].append(record)
     return {parent: records[:limit] for parent, records in related.items()}

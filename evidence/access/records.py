@@ -30,7 +30,7 @@ from evidence.access.sql import (
     SQL,
     ConnectionGroup,
     SortPartition,
-    fetch_all_generic_plan,
+    fetch_prepared,
     grant_condition,
     join_sql,
     owner_is,
@@ -165,7 +165,7 @@ class VisibleRecords(VisibleStream):
             order = f"({sort_value} IS NULL), {sort_value} {direction}, {order}"
         statement = SQL("SELECT u.* FROM (") + union_all(branches)
         statement += SQL(f") u ORDER BY {order} LIMIT %s", (limit,))
-        rows = fetch_all_generic_plan(statement)
+        rows = fetch_prepared(statement)
         return [self.project(row) if by is None else self._sorted(row) for row in rows]
 
     def _sorted(self, row: tuple[Any, ...]) -> VisibleRecord:
@@ -180,15 +180,12 @@ class VisibleRecords(VisibleStream):
     def get(self, record_key: str) -> list[VisibleRecord]:
         """Return the record from each connection that has it. One query."""
         statement = self.key_query(record_key)
-        return [self.project(row) for row in fetch_all_generic_plan(statement)]
+        return [self.project(row) for row in fetch_prepared(statement)]
 
     def get_many(self, record_keys: Sequence[str]) -> list[VisibleRecord]:
         """Return the records with these keys from each connection that has them. One query."""
         condition = SQL(" AND r.record_key = ANY(%s)", (list(record_keys),))
-        return [
-            self.project(row)
-            for row in fetch_all_generic_plan(self.select(ALL_COLUMNS, [condition]))
-        ]
+        return [self.project(row) for row in fetch_prepared(self.select(ALL_COLUMNS, [condition]))]
 
     def key_query(self, record_key: str, columns: SQL = ALL_COLUMNS) -> SQL:
         """Return ``SELECT columns`` over the record ``r`` from each connection that has it."""

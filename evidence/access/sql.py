@@ -249,7 +249,7 @@ def fetch_all(statement: SQL) -> Sequence[tuple[Any, ...]]:
     return rows
 
 
-def fetch_all_generic_plan(statement: SQL) -> Sequence[tuple[Any, ...]]:
+def fetch_prepared(statement: SQL) -> Sequence[tuple[Any, ...]]:
     """Return all rows of a statement that is run again and again. Results are binary.
 
     The server receives values separately from the text, so that it can keep a plan where that costs
@@ -266,7 +266,7 @@ def fetch_all_generic_plan(statement: SQL) -> Sequence[tuple[Any, ...]]:
 def fetch_together(*statements: SQL) -> list[Sequence[tuple[Any, ...]]]:
     """Return the rows of each statement, run in one transaction and one round trip.
 
-    Plans do not depend on values. No statement sees the answer to another one, only its changes.
+    No statement sees the answer to another one, only its changes.
     """
     _check_deadline()
     connection.ensure_connection()

@@ -31,7 +31,7 @@ from evidence.access.scope import (
     SourceFacts,
     TokenKind,
 )
-from evidence.access.sql import SQL, fetch_all_generic_plan
+from evidence.access.sql import SQL, fetch_prepared
 from evidence.errors import (
     ApiException,
     AuthenticationRequired,
@@ -294,7 +294,7 @@ def _find_token(bearer: str, now: datetime) -> TokenRow | None:
 def _fetch_row(statement: str, owner_id: str | None, key: object, now: datetime) -> TokenRow | None:
     # Each part names the owner as a value, so that a cluster asks one node.
     values = (now, owner_id, now, owner_id, now, owner_id, owner_id, owner_id, key)
-    rows = fetch_all_generic_plan(SQL(statement, values))
+    rows = fetch_prepared(SQL(statement, values))
     if not rows:
         return None
     *columns, grants, connections, sources = rows[0]

@@ -8,12 +8,12 @@ import hashlib
 import logging
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import orjson
-from django.http import HttpRequest
+from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.utils.http import parse_etags, quote_etag
@@ -44,7 +44,7 @@ from evidence.errors import (
 )
 from evidence.ledger.entries import DisclosedAnswer, DisclosedItem
 from evidence.ledger.writer import read_and_record, record_disclosure
-from evidence.models.owners import act_for, act_for_nobody
+from evidence.models.owners import act_for, acting_for, read_for
 
 logger = logging.getLogger(__name__)
 
@@ -138,8 +138,12 @@ class GrantedView(PublicView):
 
     @override
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        with act_for_nobody():
-            return self._dispatch_for_owner(request, *args, **kwargs)
+        with acting_for(None):
+            response = self._dispatch_for_owner(request, *args, **kwargs)
+        if isinstance(response, StreamingHttpResponse) and self.caller is not None:
+            chunks = cast("Iterable[bytes]", response.streaming_content)
+            response.streaming_content = read_for(self.caller.owner_id, chunks)
+        return response
 
     def _dispatch_for_owner(
         self, request: HttpRequest, *args: Any, **kwargs: Any

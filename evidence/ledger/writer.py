@@ -1,10 +1,10 @@
 """Write the ledger entries of a response before it is sent.
 
-Usually one round trip does: a statement compares the ends of the chains with those that this process wrote
-last, checks the rights and the records of the response again, and moves the ends; another adds the entries. If anything is not as
-expected, a transaction locks the chains, assigns pseudonyms to records that were never shown, charges
-quotas, and then runs the same statements. Records are locked before chains, each in order, so that
-concurrent responses cannot deadlock.
+Usually one round trip is enough: a statement compares the ends of the chains with those that this
+process wrote last, checks the rights and the records of the response again, and moves the ends; another
+adds the entries. If anything has changed, a transaction locks the chains, assigns pseudonyms to records
+that were never shown, charges quotas, and then runs the same statements. Records are locked before
+chains, each in order, so that concurrent responses cannot deadlock.
 """
 
 import contextlib
@@ -51,8 +51,9 @@ CHAIN_LOCK_SECONDS = 1.0
 
 _heads: dict[str, ChainHead] = {}
 """The ends of chains as this process wrote them last. The database decides whether they still are."""
-_references: dict[RecordKey, RecordReference] = {}
-"""References to records that were shown recently. The database decides whether they still exist."""
+_references: dict[tuple[str, RecordKey], RecordReference] = {}
+"""References to records that were shown recently, by owner id and record. The database decides whether
+they still exist."""
 _chain_locks = [threading.Lock() for _ in range(64)]
 """Responses of one chain take turns, so that each knows the end that the one before it wrote."""
 
@@ -162,7 +163,8 @@ def _record_at_once(draft: AnswerDraft) -> bool:
     """Record in one round trip. Returns False, and writes nothing, if a transaction must do it."""
     if draft.needs_transaction:
         return False
-    references = {key: _references.get(key) for key in draft.all_keys}
+    owner_id = draft.scope.owner_id
+    references = {key: _references.get((owner_id, key)) for key in draft.all_keys}
     known = {key: reference for key, reference in references.items() if reference is not None}
     if len(known) < len(references):
         return False
@@ -231,19 +233,38 @@ def _insert(
         (*_row(entry), old.digest, new.digest)
         for entry, old, new in zip(entries, heads, new_heads, strict=True)
     ]
+    move = _move_chains(draft, references, unnamed, ends, slack_needed)
+    add = ADD_ENTRIES.format(entries=_placeholders(ENTRY_TYPES, rows))
+    moved, _ = fetch_together(move, SQL(add, (*chain.from_iterable(rows), owner_id)))
+    (is_unchanged, *_), *used_up = moved
+    if not is_unchanged:
+        return None
+    _remember(new_heads, references, owner_id)
+    return [(grant_id, stream) for _, grant_id, stream in used_up]
+
+
+def _move_chains(
+    draft: AnswerDraft,
+    references: Mapping[RecordKey, RecordReference],
+    unnamed: Sequence[RecordKey],
+    ends: Sequence[tuple[Any, ...]],
+    slack_needed: int,
+) -> SQL:
+    """Return the statement that moves the chains to new ends, with its values."""
+    # Integers as text, because the driver would prepare a statement for each of their sizes.
+    owner_id = draft.scope.owner_id
     shown: list[tuple[str | None, ...]] = [
         (grant_id, stream, str(records)) for grant_id, stream, records in draft.shown
     ] or [(None, None, "0")]
-    grants = 0 if draft.is_owners else len(heads)
+    grants = 0 if draft.is_owners else len(ends)
     connection_ids = () if draft.is_owners else draft.connection_ids
     pseudonyms = text_array(reference.pseudonym.hex for reference in references.values())
     not_erased = SQL("")
     if unnamed:
         not_erased = SQL("AND NOT EXISTS (") + find_erased(unnamed) + SQL(")")
-    # Integers as text, because the driver would prepare a statement for each of their sizes.
     values = (
         *chain.from_iterable(ends), *chain.from_iterable(shown),
-        owner_id, str(len(heads)), owner_id, str(grants),
+        owner_id, str(len(ends)), owner_id, str(grants),
         owner_id, text_array(connection_ids), str(len(connection_ids)),
         owner_id, pseudonyms, text_array(draft.connection_ids), str(len(references)),
         owner_id, draft.scope.token_id, owner_id, str(slack_needed),
@@ -254,13 +275,7 @@ def _insert(
         shown=_placeholders(SHOWN_TYPES, shown),
         not_erased=not_erased.text,
     )
-    add = ADD_ENTRIES.format(entries=_placeholders(ENTRY_TYPES, rows))
-    moved, _ = fetch_together(SQL(move, values), SQL(add, (*chain.from_iterable(rows), owner_id)))
-    (is_unchanged, *_), *used_up = moved
-    if not is_unchanged:
-        return None
-    _remember(new_heads, references)
-    return [(grant_id, stream) for _, grant_id, stream in used_up]
+    return SQL(move, values)
 
 
 def _placeholders(types: Mapping[str, str], rows: Sequence[object]) -> str:
@@ -277,12 +292,14 @@ def _row(entry: LedgerEntry) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _remember(heads: Iterable[ChainHead], references: Mapping[RecordKey, RecordReference]) -> None:
+def _remember(
+    heads: Iterable[ChainHead], references: Mapping[RecordKey, RecordReference], owner_id: str
+) -> None:
     for known in (_heads, _references):
         if len(known) > MAX_KNOWN:
             known.clear()
     _heads.update({head.chain: head for head in heads})
-    _references.update(references)
+    _references.update({(owner_id, key): each for key, each in references.items()})
 
 
 def _initial_slack() -> int:

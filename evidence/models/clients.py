@@ -9,8 +9,8 @@ from evidence.models.owners import Owned
 class Client(Owned):
     """An app as one owner knows it.
 
-    Owners who connect the same app have a row each; what it says of itself, and its secret, stand in
-    its registration (``owner.oauth``), which belongs to no owner.
+    Each owner who connects an app has a row for it. The metadata and the secret of the app are in its
+    registration (``owner.oauth``), which belongs to no owner.
     """
 
     client_id = models.TextField(primary_key=True, db_collation="C", editable=False)

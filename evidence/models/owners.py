@@ -12,7 +12,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -21,6 +21,8 @@ from django.db import models
 from django.db.models.lookups import Exact
 from django.db.models.sql.where import WhereNode
 from typing_extensions import override
+
+from evidence import advisory_locks
 
 OWNER_ID_CHARS = 8
 Row = TypeVar("Row", bound="Owned")
@@ -66,9 +68,15 @@ def act_for(owner_id: str) -> None:
     _current.set(owner_id)
 
 
-def act_for_nobody() -> AbstractContextManager[None]:
-    """Return a context in which no rows of owners can be read until ``act_for`` names one."""
-    return acting_for(None)
+def read_for(owner_id: str | None, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a body that is streamed after the view has returned, and read it for the same owner."""
+    rest = iter(chunks)
+    while True:
+        with acting_for(owner_id):
+            chunk = next(rest, None)
+        if chunk is None:
+            return
+        yield chunk
 
 
 @contextmanager
@@ -198,9 +206,15 @@ def present_owners() -> models.QuerySet[Owner]:
 
 
 def first_owner(now: dt.datetime) -> Owner:
-    """Return the administrator who was there first, created on first use."""
-    administrator = present_owners().filter(is_administrator=True).first()
-    return administrator or create_owner(now, is_administrator=True)
+    """Return the first administrator, created on first use.
+
+    Processes and threads that start together create one.
+    """
+    administrators = present_owners().filter(is_administrator=True)
+    if (found := administrators.first()) is not None:
+        return found
+    with advisory_locks.exclusive("first owner"):
+        return administrators.first() or create_owner(now, is_administrator=True)
 
 
 def is_last_administrator(owner_id: str) -> bool:

@@ -28,7 +28,7 @@ class Layout:
     - ``date_order``, ``decimal`` and ``signs`` are as in the options of an import, where the bank
       always writes them alike.
     - ``pockets``: each value of these columns is an account of its own.
-    - ``account`` is the name of an account that the bank never names, ``currency`` likewise.
+    - ``account`` and ``currency`` are those of a table that does not name them.
     - ``fee``: the column of fees is a ``booking`` beside the amount, or one ``with its sign``.
     - ``refuse`` says why this table is not read.
     """

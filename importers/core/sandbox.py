@@ -87,8 +87,8 @@ class RecordHeader:
 class ReceivedItem:
     """An item of an export. ``read`` returns the bytes of its files, and then of its records.
 
-    Whoever reads them sets ``is_cut`` if they end early: the item then comes once more, or without
-    them and with an issue.
+    The reader sets ``is_cut`` if they end early. The sandbox then sends the item again, or without
+    files and records and with an issue.
     """
 
     number: int

@@ -44,8 +44,8 @@ LIFETIME = timedelta(hours=24)
 PURPOSE = "setup link"
 NAME_TAKEN = "This user name is taken. Choose another."
 LINK_MADE = (
-    "A set-up link for your account was made on the server. Whoever opens it chooses your user name"
-    " and password."
+    "A set-up link for your account was made on the server. The link lets a person choose your user"
+    " name and password."
 )
 
 

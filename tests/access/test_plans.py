@@ -82,7 +82,7 @@ def count_rows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
     counts: list[int] = []
 
     def watch(module: ModuleType) -> list[int]:
-        for name in ("fetch_all", "fetch_all_generic_plan"):
+        for name in ("fetch_all", "fetch_prepared"):
             if fetch := getattr(module, name, None):
                 monkeypatch.setattr(module, name, partial(explained, fetch))
         return counts

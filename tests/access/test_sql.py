@@ -8,11 +8,11 @@ from evidence.access.ranking.matches import load_records
 from evidence.access.ranking.vectors import streams_without_vectors
 from evidence.access.record_counts import stored_counts
 from evidence.access.record_parts import find_blobs
-from evidence.access.sql import SQL, fetch_all_generic_plan
+from evidence.access.sql import SQL, fetch_prepared
 
 
 @pytest.mark.django_db
-def test_generic_plan_results_are_binary(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_prepared_statements_are_binary(monkeypatch: pytest.MonkeyPatch) -> None:
     """Text results would be slower to parse."""
     formats = []
 
@@ -23,7 +23,7 @@ def test_generic_plan_results_are_binary(monkeypatch: pytest.MonkeyPatch) -> Non
             return super().fetchall()
 
     monkeypatch.setattr(psycopg, "RawCursor", FormatRecorder)
-    assert fetch_all_generic_plan(SQL("SELECT %s::text", ("a",))) == [("a",)]
+    assert fetch_prepared(SQL("SELECT %s::text", ("a",))) == [("a",)]
     assert formats == [psycopg.pq.Format.BINARY]
 
 

@@ -14,7 +14,7 @@ from evidence.access.ranking.scores import (
     StreamQuery,
     select_matches,
 )
-from evidence.access.sql import SQL, fetch_all_generic_plan, union_all
+from evidence.access.sql import SQL, fetch_prepared, union_all
 from evidence.models.owners import current_owner
 
 CACHE_SIZE: Final = 256
@@ -52,7 +52,7 @@ def cached_count(queries: Sequence[StreamQuery], *, max_count: int) -> int | Non
         cached = _cache.get(_key(queries, max_count))
     if cached is None or cached.until < time.monotonic():
         return None
-    current = fetch_all_generic_plan(SQL("SELECT ") + change_numbers(queries))[0][0]
+    current = fetch_prepared(SQL("SELECT ") + change_numbers(queries))[0][0]
     return cached.count if cached.change_numbers == current else None
 
 
@@ -70,16 +70,20 @@ def cache_count(queries: Sequence[StreamQuery], *, max_count: int, seen: str, co
 
 def _key(queries: Sequence[StreamQuery], max_count: int) -> Hashable:
     """Return everything that determines which rows are counted."""
-    return max_count, tuple(
-        (
-            query.terms.matching,
-            query.visible.source.declaration_pk,
-            tuple(group.connection_ids),
-            group.condition.text,
-            repr(group.condition.values),
-        )
-        for query in queries
-        for group in query.visible.groups
+    return (
+        current_owner(),
+        max_count,
+        tuple(
+            (
+                query.terms.matching,
+                query.visible.source.declaration_pk,
+                tuple(group.connection_ids),
+                group.condition.text,
+                repr(group.condition.values),
+            )
+            for query in queries
+            for group in query.visible.groups
+        ),
     )
 
 
@@ -117,14 +121,14 @@ def _count(queries: Sequence[StreamQuery], max_count: int) -> tuple[int, str]:
     statement += SQL(f" OR avg(s.hit) < {COMMON_TERM_RATIO} AS rare FROM s) SELECT t.rare, CASE")
     statement += SQL(" WHEN t.rare THEN ") + _indexed(queries, max_count)
     statement += SQL(" END, ") + change_numbers(queries) + SQL(" FROM t")
-    is_rare, count, seen = fetch_all_generic_plan(statement)[0]
+    is_rare, count, seen = fetch_prepared(statement)[0]
     if count is None and not is_rare:
         count = _count_sequentially(queries, max_count)
         count = count if count > max_count else None
     if count is not None:
         return int(count), seen
     statement = SQL("SELECT ") + _indexed(queries, max_count)
-    return int(fetch_all_generic_plan(statement)[0][0]), seen
+    return int(fetch_prepared(statement)[0][0]), seen
 
 
 def _indexed(queries: Sequence[StreamQuery], max_count: int) -> SQL:
@@ -203,7 +207,7 @@ def _count_sequentially(queries: Sequence[StreamQuery], max_count: int) -> int:
     )
     statement = SQL("SELECT count(*) FROM (SELECT 1 FROM (") + union_all(rows)
     statement += SQL(") m LIMIT %s) c", (max_count + 1,))
-    return int(fetch_all_generic_plan(statement)[0][0])
+    return int(fetch_prepared(statement)[0][0])
 
 
 def _sample(queries: Sequence[StreamQuery]) -> SQL:

@@ -26,7 +26,7 @@ from evidence.access.ranking.scores import SearchHitKey as SearchHitKey
 from evidence.access.ranking.scores import StreamQuery as StreamQuery
 from evidence.access.ranking.top_k import scan_newest, top_hits
 from evidence.access.records import RECORD_COLUMNS, VisibleRecord, VisibleRecords
-from evidence.access.sql import SQL, fetch_all_generic_plan, union_all, value_table
+from evidence.access.sql import SQL, fetch_prepared, union_all, value_table
 
 
 class HitLocation(Protocol):
@@ -56,7 +56,7 @@ def load_records(
             if keys:
                 table = value_table("n", {"id": "text", "key": "text"}, keys)
                 branches.append(columns + table + group.join_row(SQL("n.id"), "n.key"))
-    rows = fetch_all_generic_plan(union_all(branches)) if branches else ()
+    rows = fetch_prepared(union_all(branches)) if branches else ()
     found = {(number, *row[:2]): row for number, *row in rows}
     places = [(each.number, each.connection_id, each.record_key) for each in locations]
     return [
@@ -195,9 +195,7 @@ def mark_few_visible(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
         for number in restricted
     )
     few = {
-        number
-        for number, count in fetch_all_generic_plan(union_all(visible))
-        if count <= FEW_VISIBLE_ROWS
+        number for number, count in fetch_prepared(union_all(visible)) if count <= FEW_VISIBLE_ROWS
     }
     return [
         replace(query, has_few_rows=query.has_few_rows or number in few)

@@ -9,7 +9,7 @@ from typing import Final
 from evidence.access.ranking.matches import mark_few_visible
 from evidence.access.ranking.scores import CompiledQuery, StreamQuery, rows_of_connections
 from evidence.access.records import VisibleRecords
-from evidence.access.sql import SQL, fetch_all_generic_plan, union_all
+from evidence.access.sql import SQL, fetch_prepared, union_all
 
 COMMON_STARTS: Final = """
 -- What the most common lexemes of all search texts begin with: owner's code, field code and tier.
@@ -80,7 +80,7 @@ def _find(
         each = SQL("SELECT (q.at - 1)::int, NULL FROM unnest(%s::text[])", (list(prefixes),))
         each += SQL(" WITH ORDINALITY AS q(prefix, at)")
         parts.append(_any_of(each, known))
-    found = fetch_all_generic_plan(union_all(parts)) if parts else ()
+    found = fetch_prepared(union_all(parts)) if parts else ()
     return (
         {at for at, _ in found if at is not None},
         {start.strip("':*") for _, start in found if start is not None},
@@ -101,4 +101,4 @@ def current_hour() -> int:
 @lru_cache(maxsize=1)
 def _known_starts(_hour: int) -> set[str]:
     """Return the starts of the most common lexemes, for the caller to extend."""
-    return {start for (start,) in fetch_all_generic_plan(SQL(COMMON_STARTS))}
+    return {start for (start,) in fetch_prepared(SQL(COMMON_STARTS))}

@@ -11,7 +11,7 @@ from evidence.access.sql import (
     MAX_NAMED_CONNECTIONS,
     SQL,
     ConnectionGroup,
-    fetch_all_generic_plan,
+    fetch_prepared,
     join_sql,
     owner_is,
     union_all,
@@ -132,8 +132,8 @@ TERM_INDEXED_TEXT = (
     "(SELECT owner_id, connection_id, stream || '' AS stream, record_key, terms, word_order,"
     " authored_at + interval '0' AS consent_time FROM evidence_searchtext) r"
 )
-"""The same table, but its expressions cannot use the indexes by stream. Statements have a generic plan, so
-the choice of the index must not depend on row estimates: searches by term must use the inverted index alone,
+"""The same table, but its expressions cannot use the indexes by stream. The choice
+of the index must not depend on row estimates: searches by term must use the inverted index alone,
 because reading all entries of a large stream besides takes longer than the rows of other streams."""
 SCORE_ORDER = "u.score DESC, u.at DESC NULLS LAST, u.connection_id, u.stream, u.record_key"
 TIME_ORDER = "u.at DESC NULLS LAST, u.score DESC, u.connection_id, u.stream, u.record_key"
@@ -223,7 +223,7 @@ def count_and_first_hits(
     statement += SQL(" e.* FROM (") + _all_matches(queries) + SQL(") e) u")
     statement += _after_keyset(after, newest=newest)
     order = SQL(f" ORDER BY {TIME_ORDER if newest else SCORE_ORDER} LIMIT %s) p", (limit,))
-    rows = fetch_all_generic_plan(statement + order)
+    rows = fetch_prepared(statement + order)
     return (rows[0][-1] if rows else 0), hit_keys([row[:-1] for row in rows])
 
 
@@ -234,7 +234,7 @@ def all_hits(queries: Sequence[StreamQuery]) -> list[SearchHitKey]:
 
 def fetch_hit_keys(rows: SQL) -> list[SearchHitKey]:
     """Return the hits of a query for ``hit_columns``, in its order. One query."""
-    return hit_keys(fetch_all_generic_plan(SQL(f"{SELECT_HIT_KEYS} FROM (") + rows + SQL(") p")))
+    return hit_keys(fetch_prepared(SQL(f"{SELECT_HIT_KEYS} FROM (") + rows + SQL(") p")))
 
 
 def _all_matches(queries: Sequence[StreamQuery]) -> SQL:

@@ -28,7 +28,7 @@ from evidence.access.ranking.scores import (
     select_matches,
     time_order,
 )
-from evidence.access.sql import SQL, ConnectionGroup, fetch_all_generic_plan, union_all
+from evidence.access.sql import SQL, ConnectionGroup, fetch_prepared, union_all
 
 SCAN_ROWS = 250
 """Number of newest rows of each connection to scan."""
@@ -249,7 +249,7 @@ def scan_newest(
     }
     statement = SQL(f"{SELECT_HIT_KEYS}, p.last FROM (") + union_all(parts.values())
     hits, stopped = [], {}
-    for *columns, is_last in fetch_all_generic_plan(statement + SQL(") p")):
+    for *columns, is_last in fetch_prepared(statement + SQL(") p")):
         hit = SearchHitKey(*columns)
         if hit.score != NO_MATCH:
             hits.append(hit)

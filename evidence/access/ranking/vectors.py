@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from evidence.access.records import VisibleRecords
-from evidence.access.sql import SQL, fetch_all_generic_plan, owner_is, union_all
+from evidence.access.sql import SQL, fetch_prepared, owner_is, union_all
 from evidence.models.connections import EmbeddedStream
 from evidence.models.owners import current_owner
 
@@ -100,7 +100,7 @@ def _fetch_passages(
     statement += union_all(branches)
     statement += SQL(") u WHERE u.points >= %s", (round(floor * MILLIONTHS),))
     statement += SQL(f" ORDER BY {PASSAGE_ORDER} LIMIT %s", (limit,))
-    return [NearestPassage(*row) for row in fetch_all_generic_plan(statement)]
+    return [NearestPassage(*row) for row in fetch_prepared(statement)]
 
 
 def _branches(number: int, stream: SemanticFields, vector: str) -> Iterator[SQL]:
@@ -170,7 +170,7 @@ def streams_without_vectors(
     ]
     if not branches:
         return []
-    rows = fetch_all_generic_plan(union_all(branches))
+    rows = fetch_prepared(union_all(branches))
     return sorted({(row[0], row[1]) for row in rows})
 
 
