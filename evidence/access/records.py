@@ -111,16 +111,26 @@ class VisibleRecords(VisibleStream):
             ConnectionGroup(
                 self.stream.name,
                 ids,
-                grant_condition(self.stream.name, time, records) + period + self._where(ids),
+                grant_condition(self.stream.name, time, records)
+                + period
+                + self._where(ids, hides=time is not None or isinstance(records, Only)),
                 sorted(records.names) if isinstance(records, Only) else None,
             )
             for (time, records), ids in ids_by_terms.items()
         )
 
-    def _where(self, connection_ids: list[str]) -> SQL:
-        """Return ``where`` as a subquery, because ``r`` may be another table than the records."""
+    def _where(self, connection_ids: list[str], *, hides: bool) -> SQL:
+        """Return ``where`` as a subquery, because ``r`` may be another table than the records.
+
+        Where a grant hides some records, each row looks its record up by key, so that none that it
+        hides is read. Else the records with ``where`` are found at once.
+        """
         if not self.where:
             return SQL("")
+        if hides:
+            group = ConnectionGroup(self.stream.name, [], join_sql("", self.where))
+            test = SQL(" AND (SELECT true FROM (SELECT r.connection_id, r.record_key) AS k")
+            return test + group.join_row(SQL("k.connection_id"), "k.record_key") + SQL(")")
         condition = SQL(
             " AND (r.connection_id, r.stream, r.record_key) IN"
             " (SELECT r.connection_id, r.stream, r.record_key FROM evidence_record r"
