@@ -118,8 +118,11 @@ JOIN LATERAL (
 """
 OWNERS_WITH_BLOBS = """
 -- Owners with stored files. One query across owners, by the key of blobs.
-SELECT o.owner_id FROM evidence_owner AS o
-WHERE EXISTS (SELECT FROM evidence_blob AS b WHERE b.owner_id = o.owner_id)
+SELECT DISTINCT k.owner_id FROM evidence_connection AS k
+WHERE EXISTS (
+    SELECT FROM evidence_blob AS b
+    WHERE b.owner_id = k.owner_id AND b.connection_id = k.connection_id
+)
 """
 DELETE_CHANGES = """
 DELETE FROM evidence_recordchange WHERE owner_id = %s AND connection_id = %s AND seq IN (

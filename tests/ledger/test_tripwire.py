@@ -89,7 +89,10 @@ def test_the_same_records_again_are_not_more(watched: World) -> None:
 
 def test_what_was_read_long_ago_does_not_count(watched: World) -> None:
     read(watched, 10)
-    tamper("UPDATE evidence_disclosure SET at = at - interval '25 hours'")
+    tamper(
+        "UPDATE evidence_disclosure"
+        " SET at = (at AT TIME ZONE 'UTC' - interval '25 hours') AT TIME ZONE 'UTC'"
+    )
 
     assert len(watched.get(LIST, limit=19, order="asc").ids) == 19
 
