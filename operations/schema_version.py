@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Collection, Iterator
 
+from django.apps import apps
 from django.core.management import call_command
 from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -10,8 +11,19 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from evidence import advisory_locks
+from evidence.models.owners import Owned
 
 Migration = tuple[str, str]
+
+WITHOUT_OWNERS = """
+-- List the tables that exist and have no owners. Parameters: names.
+SELECT c.relname FROM pg_class AS c
+WHERE c.oid IN (SELECT to_regclass(name) FROM unnest(%s::text[]) AS n(name)) AND NOT EXISTS (
+    SELECT FROM pg_attribute AS a
+    WHERE a.attrelid = c.oid AND a.attname = 'owner_id' AND NOT a.attisdropped
+)
+ORDER BY c.relname
+"""
 
 
 def applied_migrations() -> frozenset[Migration]:
@@ -54,6 +66,17 @@ def unknown_migrations() -> list[Migration]:
         for app, name in loader.applied_migrations
         if app in loader.migrated_apps and (app, name) not in loader.disk_migrations
     )
+
+
+def tables_without_owners() -> list[str]:
+    """Return the tables of owners' rows that name no owner. One query.
+
+    There are some in a database from before 0.1.0, whose migrations had the names of today's.
+    """
+    owned = [model._meta.db_table for model in apps.get_models() if issubclass(model, Owned)]  # noqa: SLF001
+    with connection.cursor() as cursor:
+        cursor.execute(WITHOUT_OWNERS, [owned])
+        return [table for (table,) in cursor]
 
 
 def migrate_to(target: Collection[Migration]) -> None:

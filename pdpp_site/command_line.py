@@ -34,8 +34,8 @@ PENDING = (
     " `python manage.py migrate`, or start the server with `make run`, then this command again."
 )
 OTHER_VERSION = (
-    "The database was made by another version of PDPP (it has the migration {app} {name}), which this"
-    " version cannot read. Nothing was done. Use that version, or name another database."
+    "The database was made by another version of PDPP ({sign}), which this version"
+    " cannot read. Nothing was done. Use that version, or name another database."
 )
 NO_TABLES = "The database has no tables. Create them: manage.py migrate"
 NO_CONNECTION = "Cannot connect to the database: {why}. Check that it is running and that DATABASE_URL is correct."
@@ -48,12 +48,19 @@ class SchemaError(CommandError):
 def require_schema(command: str) -> None:
     """Raise ``SchemaError`` if the tables are of another version, or lack migrations that a command needs."""
     django.setup()
-    from operations.schema_version import count_pending_migrations, unknown_migrations
+    from operations.schema_version import (
+        count_pending_migrations,
+        tables_without_owners,
+        unknown_migrations,
+    )
 
     with contextlib.suppress(DatabaseError):  # a command that needs the database reports it
-        if command not in TO_LOOK and (unknown := unknown_migrations()):
-            app, name = unknown[-1]
-            raise SchemaError(OTHER_VERSION.format(app=app, name=name))
+        if command not in TO_LOOK:
+            if unknown := unknown_migrations():
+                app, name = unknown[-1]
+                raise SchemaError(OTHER_VERSION.format(sign=f"it has the migration {app} {name}"))
+            if tables := tables_without_owners():
+                raise SchemaError(OTHER_VERSION.format(sign=f"{tables[0]} has no owners"))
     package = str(get_commands().get(command)).partition(".")[0]
     if package not in OWN_APPS or command in WITHOUT_TABLES:
         return

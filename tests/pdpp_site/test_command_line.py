@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 from django.conf import settings
 from django.core.management import get_commands
-from django.db.migrations.recorder import MigrationRecorder
+from django.db import connection
 
 from pdpp_site.command_line import GROUPS, SchemaError, ServerCommands, describe, require_schema
 
@@ -87,17 +87,32 @@ def test_module_runs_the_same_commands(
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("command", ["run", "migrate", "prune", "backup"])
-def test_a_database_of_another_version_is_refused(command: str) -> None:
+@pytest.mark.parametrize(
+    ("made", "sign"),
+    [
+        (
+            "INSERT INTO django_migrations (app, name, applied)"
+            " VALUES ('evidence', '0043_owner_country', now())",
+            "it has the migration evidence 0043_owner_country",
+        ),
+        (
+            "ALTER TABLE evidence_blobchunk RENAME owner_id TO other",
+            "evidence_blobchunk has no owners",
+        ),
+    ],
+    ids=["a migration", "before owners"],
+)
+def test_a_database_of_another_version_is_refused(command: str, made: str, sign: str) -> None:
     """Its tables came from a later version, or from a state that was never released."""
     require_schema(command)
-    MigrationRecorder.Migration.objects.create(app="evidence", name="0043_owner_country")
+    with connection.cursor() as cursor:
+        cursor.execute(made)
 
     with pytest.raises(SchemaError) as refused:
         require_schema(command)
 
     assert describe(refused.value) == (
-        "The database was made by another version of PDPP (it has the migration evidence"
-        " 0043_owner_country), which this version cannot read. Nothing was done. Use that version, or"
-        " name another database."
+        f"The database was made by another version of PDPP ({sign}), which this version"
+        " cannot read. Nothing was done. Use that version, or name another database."
     )
     require_schema("psql")
