@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
-from django.db.models import F
 from django.test import override_settings
 from django.utils import timezone
 
@@ -53,10 +52,11 @@ def answer(name: str) -> None:
 def age(hours: float) -> None:
     """Make all requests older."""
     later = timedelta(hours=hours)
-    PermissionRequest.unscoped.update(
-        created_at=F("created_at") - later, expires_at=F("expires_at") - later,
-        answered_at=F("answered_at") - later,
-    )  # fmt: skip
+    for each in PermissionRequest.unscoped.all():
+        each.created_at -= later
+        each.expires_at -= later
+        each.answered_at = each.answered_at and each.answered_at - later
+        each.save()
 
 
 @pytest.mark.parametrize(

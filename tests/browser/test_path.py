@@ -57,16 +57,16 @@ def installation() -> Iterator[tuple[Installation, str]]:
         yield made, link.group()
 
 
-def write_mailbox(path: Path) -> None:
+def write_mailbox(path: Path, *, place: str = "orchard", sender: str = "Eva") -> None:
     box = mailbox.mbox(path)
     for number in range(MAILS):
         mail = EmailMessage()
-        mail["From"] = "Eva Lang <eva@example.org>"
+        mail["From"] = f"{sender} Lang <{sender.lower()}@example.org>"
         mail["To"] = "alice@example.org"
         mail["Subject"] = f"Harvest plan {number}"
         mail["Date"] = f"Mon, {number + 1:02} Jun 2026 09:00:00 +0000"
         mail["Message-ID"] = f"<harvest-{number}@example.org>"
-        mail.set_content(f"The orchard needs {number} hands.")
+        mail.set_content(f"The {place} needs {number} hands.")
         box.add(mail)
     box.close()
 
@@ -92,8 +92,8 @@ def test_from_set_up_to_a_paused_agent(
     assert visitor.clicks <= MAX_CLICKS
 
 
-def set_up(visitor: Visitor) -> None:
-    fill(visitor.browser, "username", "alice")
+def set_up(visitor: Visitor, name: str = "alice") -> None:
+    fill(visitor.browser, "username", name)
     for name in ("password", "again"):
         fill(visitor.browser, name, PASSWORD)
     visitor.press("Save and sign in")
