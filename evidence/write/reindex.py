@@ -59,9 +59,15 @@ FLUSH_SETTINGS = (
     "SELECT set_config('maintenance_work_mem', '128MB', true),"
     " set_config('synchronous_commit', 'off', true)"
 )
-FLUSH_PENDING_LISTS = """
-SELECT gin_clean_pending_list(i.inhrelid::regclass)
-FROM pg_inherits i WHERE i.inhparent = 'search_text_terms'::regclass
+# The node that keeps the records answers, so its name of the partition can end with a number.
+FLUSH_PENDING_LISTS = r"""
+-- Merge the pending lists of the partitions of connections. Parameters: connection ids, owner id.
+SELECT gin_clean_pending_list(regexp_replace(p.name, '_p\d+', '\&_terms_idx')::regclass)
+FROM unnest(%s::text[]) AS c(connection_id)
+CROSS JOIN LATERAL (
+    SELECT t.tableoid::regclass::text AS name FROM evidence_searchtext AS t
+    WHERE t.owner_id = %s AND t.connection_id = c.connection_id LIMIT 1
+) AS p
 """
 # Only columns that queries compare; sampling terms is slow, so only the written partitions get it.
 ANALYZED_COLUMNS = {
@@ -71,11 +77,14 @@ ANALYZED_COLUMNS = {
     "evidence_recordchange": "(owner_id, connection_id, stream, record_key, seq)",
     "evidence_searchtext": "(owner_id, connection_id, stream, record_key, authored_at)",
 }
-PARTITIONS = """
-SELECT DISTINCT (
-    SELECT t.tableoid::regclass::text FROM evidence_searchtext t
+PARTITIONS = r"""
+-- List the partitions of connections. Parameters: connection ids, owner id. One query.
+SELECT DISTINCT substring(p.name FROM '^.*_p\d+')
+FROM unnest(%s::text[]) AS c(connection_id)
+CROSS JOIN LATERAL (
+    SELECT t.tableoid::regclass::text AS name FROM evidence_searchtext AS t
     WHERE t.owner_id = %s AND t.connection_id = c.connection_id LIMIT 1
-) FROM unnest(%s::text[]) AS c(connection_id)
+) AS p
 """
 
 
@@ -100,17 +109,18 @@ class IndexMaintenance:
         if self.unflushed < FLUSH_AFTER_RECORDS:
             return
         self._await_flush()
+        where = current_owner(), sorted(self.connection_ids)
         if self.executor is None:
-            flush_pending_lists()
+            flush_pending_lists(*where)
         else:
-            self.flush = self.executor.submit(flush_pending_lists)
+            self.flush = self.executor.submit(flush_pending_lists, *where)
         self.unflushed = 0
 
     def finish(self) -> None:
         """Flush the rest, and analyze the tables of the connections after a large import."""
         self._await_flush()
         if self.unflushed:
-            flush_pending_lists()
+            flush_pending_lists(current_owner(), sorted(self.connection_ids))
         if self.written >= ANALYZE_AFTER_RECORDS:
             _analyze(self.connection_ids, current_owner())
 
@@ -131,21 +141,20 @@ def maintenance_thread() -> Iterator[Executor]:
             executor.submit(lambda: connection.close()).result()
 
 
-def flush_pending_lists() -> None:
-    """Merge the pending lists into the GIN index of search text."""
+def flush_pending_lists(owner_id: str, connection_ids: list[str]) -> None:
+    """Merge the pending lists of these connections into the GIN index of search text."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(FLUSH_SETTINGS)
-        cursor.execute(FLUSH_PENDING_LISTS)
+        cursor.execute(FLUSH_PENDING_LISTS, [connection_ids, owner_id])
 
 
 def _analyze(connection_ids: Collection[str], owner_id: str) -> None:
     with connection.cursor() as cursor:
         for table, names in ANALYZED_COLUMNS.items():
             cursor.execute(f"ANALYZE {table} {names}")
-        cursor.execute(PARTITIONS, [owner_id, list(connection_ids)])
+        cursor.execute(PARTITIONS, [list(connection_ids), owner_id])
         for (partition,) in cursor.fetchall():
-            if partition is not None:
-                cursor.execute(f"ANALYZE {partition}")
+            cursor.execute(f"ANALYZE {partition}")
 
 
 REINDEX_BATCH_SIZE = 200

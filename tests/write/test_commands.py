@@ -159,10 +159,10 @@ def test_large_import_flushes_on_the_maintenance_thread(
     folder = export(tmp_path, *(note(f"n{number}") for number in range(40)))
     importing, flushed = threading.current_thread(), list[bool]()
 
-    def flush_slowly() -> None:
+    def flush_slowly(*where: Any) -> None:
         time.sleep(0.02)
         flushed.append(threading.current_thread() is importing)
-        flush_pending_lists()
+        flush_pending_lists(*where)
 
     monkeypatch.setattr("evidence.write.reindex.flush_pending_lists", flush_slowly)
     run("ingest", str(folder), "--set-up")
@@ -175,7 +175,7 @@ def test_large_import_flushes_on_the_maintenance_thread(
 def test_failed_flush_stops_the_import(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> None:
+    def fail(*_: Any) -> None:
         raise OperationalError("disk full")
 
     monkeypatch.setattr("evidence.write.reindex.FLUSH_AFTER_RECORDS", 1)
