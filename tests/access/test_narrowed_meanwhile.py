@@ -16,12 +16,18 @@ from evidence.models.grants import Grant
 from evidence.models.owners import act_for
 from evidence.models.quotas import Alert
 from tests.api.test_limits import limit
+from tests.distributed import cluster
 from tests.operations.test_erasing_while_read import interrupt, nothing
 from tests.owners import OWNER_ID
 from tests.world import NOW, PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"
-BLOCKED = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
+BLOCKED = (
+    "SELECT EXISTS (SELECT FROM pg_locks"
+    " WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
+    if cluster.programs() is None
+    else "SELECT EXISTS (SELECT FROM citus_lock_waits)"
+)
 
 
 def narrow_bobs(world: World) -> None:
@@ -111,10 +117,11 @@ def test_narrowing_waits_for_an_answer_being_charged(
     committed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def narrow_with_timeout() -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SET lock_timeout = '1ms'")
-        with pytest.raises(OperationalError, match="lock timeout"):
-            narrow_bobs(committed)
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL citus.propagate_set_commands = 'local'")  # to all nodes
+            cursor.execute("SET LOCAL lock_timeout = '1ms'")
+            with pytest.raises(OperationalError, match="lock timeout"):
+                narrow_bobs(committed)
 
     limit(committed, calls_day=1)
     interrupt(monkeypatch, before=nothing, after=narrow_with_timeout)
