@@ -49,6 +49,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
     for item in items:
         if ASKING & {*getattr(item, "fixturenames", ())} or item.get_closest_marker("django_db"):
             item.add_marker("database")
+        alone = item.get_closest_marker("one_server")
+        if alone is not None and cluster.programs() is not None:
+            item.add_marker(pytest.mark.skip(reason=alone.args[0]))
     yield
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

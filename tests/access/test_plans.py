@@ -19,7 +19,10 @@ from evidence.access.ranking import match_counts, matches, scores, top_k
 from evidence.access.sql import SQL
 from tests.world import PERSONAL, WORK, World, mail
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.one_server("The plan of a cluster's coordinator counts no rows of the nodes."),
+]
 
 LIST = "/v1/streams/messages/records"
 SEARCH = "/v1/search"
