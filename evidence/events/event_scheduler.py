@@ -110,11 +110,16 @@ def recover_lost_deliveries() -> int:
             async_to_sync(manager.finish_job_by_id_async)(
                 job.id, status=Status.FAILED, delete_job=True
             )
-    jobs = ProcrastinateJob.objects.annotate(event_id=KT("args__event_id"))
-    job_of_event = jobs.filter(event_id=OuterRef("event_id"))
     with across_owners():
         enqueued = Event.unscoped.filter(status=Event.Status.QUEUED, enqueued=True)
-        return enqueued.filter(~Exists(job_of_event)).update(enqueued=False)
+        # Events first: one whose job is created meanwhile is not among them. No statement asks for
+        # both, since a cluster keeps jobs on the coordinator, and events on the nodes.
+        event_ids = set(enqueued.values_list("event_id", flat=True))
+        if not event_ids:
+            return 0
+        jobs = ProcrastinateJob.objects.annotate(event_id=KT("args__event_id"))
+        event_ids -= set(jobs.filter(event_id__in=event_ids).values_list("event_id", flat=True))
+        return enqueued.filter(event_id__in=event_ids).update(enqueued=False)
 
 
 RETENTION = timedelta(days=30)
