@@ -19,7 +19,6 @@
 # make outlook   read data files of Outlook (.pst, .ost) in imports
 # make s3        keep backups in a store that speaks the protocol of Amazon S3
 # make semantic  install semantic and hybrid search: a model that runs without a network
-# make telemetry  install the OpenTelemetry exporter (PDPP_TELEMETRY)
 # make non-interference  compare all responses before and after 10,000 changes that the grant hides;
 #             HIDDEN_CHANGES sets the number; make test runs a short form
 # make faults  kill, restart, fill, starve and slow down real servers under load; takes minutes
@@ -53,7 +52,7 @@ TREE := .ci .devcontainer .editorconfig .pre-commit-config.yaml Makefile $(wildc
 # Without bytecode, each process of the tests compiles the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: screenshots trace agent-eval audit bench conformance corpus coverage faults hosts import-large lock non-interference ocr office outlook psql relevance s3 seed semantic shell run sign-in telemetry test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
+.PHONY: screenshots trace agent-eval audit bench conformance corpus coverage faults hosts import-large lock non-interference ocr office outlook psql relevance s3 seed semantic shell run sign-in test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -163,8 +162,6 @@ s3: .venv/s3
 
 semantic: .venv/semantic
 
-telemetry: .venv/telemetry
-
 screenshots: .venv/development
 	$(BIN)/python -m tests.browser.screenshots docs
 
@@ -191,10 +188,6 @@ clean:
 	$(INSTALL) -r requirements-semantic.txt
 	touch $@
 
-.venv/telemetry: requirements-telemetry.txt .venv/runtime
-	$(INSTALL) -r requirements-telemetry.txt
-	touch $@
-
 .venv/office: requirements-office.txt .venv/runtime
 	$(INSTALL) -r requirements-office.txt
 	touch $@
@@ -215,7 +208,7 @@ clean:
 	$(INSTALL) --group dev
 	touch $@
 
-.venv/extras-tests: .venv/development .venv/s3 .venv/semantic .venv/telemetry .venv/ocr .venv/office .venv/outlook
+.venv/extras-tests: .venv/development .venv/s3 .venv/semantic .venv/ocr .venv/office .venv/outlook
 	$(INSTALL) --group extras-tests
 	touch $@
 

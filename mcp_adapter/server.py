@@ -18,13 +18,11 @@ from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from evidence.json_text import dumps
-from mcp_adapter import metrics, resources
+from mcp_adapter import resources
 from mcp_adapter.errors import AdapterError, ToolError, error_from_response
 from mcp_adapter.http_responses import stash_result
-from mcp_adapter.metrics import Outcome, SpanFactory, no_span
 from mcp_adapter.rest import HttpRest, Rest, RestResponse, TokenRejected
 from mcp_adapter.surfaces import READ_SURFACE, Surface
-from mcp_adapter.tool import Tool
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Offload: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -55,23 +53,16 @@ class _Adapter:
     offload: Offload
     server_info: ServerInfo
     surface: Surface
-    open_span: SpanFactory
 
     async def call_tool(self, ctx: Context, params: Mapping[str, Any]) -> str:
         """Return the result as JSON without the closing brace."""
         tools = self.surface.tools
         tool = tools.get(params["name"])
         if tool is None:
-            metrics.record_unknown_tool(self.open_span)
             raise MCPError(
                 code=types.INVALID_PARAMS, message=f"Unknown tool. Tools: {', '.join(tools)}"
             )
-        with metrics.measure_call(tool.name, self.open_span) as outcome:
-            return await self._run(ctx, tool, params.get("arguments") or {}, outcome)
-
-    async def _run(
-        self, ctx: Context, tool: Tool, arguments: Mapping[str, Any], outcome: Outcome
-    ) -> str:
+        arguments = params.get("arguments") or {}
         try:
             result = await self.offload(
                 lambda: tool(
@@ -82,13 +73,10 @@ class _Adapter:
                 )
             )
         except TokenRejected as rejected:
-            outcome.label = "refused"
             return _failure(error_from_response(RestResponse(403, {"error": rejected.error})))
         except ToolError as error:
-            outcome.label = "refused"
             return _failure(error)
         except Exception:  # noqa: BLE001 - the model gets a response, the log the reason
-            outcome.label = "failed"
             _log.exception("tool %s failed", tool.name)
             if isinstance(self.rest, HttpRest):
                 return _failure(_unreadable_response(tool.name))
@@ -140,10 +128,9 @@ def build_server(
     offload: Offload,
     server_info: ServerInfo,
     surface: Surface = READ_SURFACE,
-    open_span: SpanFactory = no_span,
 ) -> Server[Any]:
     """Build the server of a surface, for HTTP and stdio."""
-    adapter = _Adapter(rest, authority_of, offload, server_info, surface, open_span)
+    adapter = _Adapter(rest, authority_of, offload, server_info, surface)
     server: Server[Any] = Server(
         server_info.name,
         version=server_info.version,

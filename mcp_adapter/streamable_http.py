@@ -27,7 +27,6 @@ from mcp_adapter.http_responses import (
     rejected_token_response,
 )
 from mcp_adapter.jsonrpc import check_body
-from mcp_adapter.metrics import SpanFactory, no_span
 from mcp_adapter.rest import Authenticate, Rest, TokenRejected
 from mcp_adapter.server import Context, Offload, ServerInfo, build_server
 from mcp_adapter.surfaces import READ_SURFACE, Surface
@@ -65,7 +64,6 @@ class TransportSettings:
     scope: str = "pdpp:read"
     surface: Surface = READ_SURFACE
     offload: Offload = field(default_factory=functools.partial(thread_offload, 4))
-    open_span: SpanFactory = no_span
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +165,6 @@ def build_endpoint(
         offload=settings.offload,
         server_info=settings.server_info,
         surface=settings.surface,
-        open_span=settings.open_span,
     )
     manager = StreamableHTTPSessionManager(
         server,

@@ -1,1 +1,1 @@
-"""Operations: backup, diagnosis, keys, metrics, background jobs and the embedded PostgreSQL."""
+"""Operations: backup, diagnosis, keys, background jobs and the embedded PostgreSQL."""

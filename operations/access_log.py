@@ -14,10 +14,8 @@ from django.urls import Resolver404, resolve
 from starlette.types import Message, Scope, Send
 
 from mcp_adapter.streamable_http import EVENT_PATHS, MCP_PATHS
-from operations import metrics
-from operations.tracer import Tracer
 
-SITE_PATHS = frozenset({"/healthz", "/readyz", "/metrics", *MCP_PATHS, *EVENT_PATHS})
+SITE_PATHS = frozenset({"/healthz", "/readyz", *MCP_PATHS, *EVENT_PATHS})
 """Paths that the site serves without Django."""
 UNKNOWN = "/…"
 _CONVERTER = re.compile(r"<(?:\w+:)?(\w+)>")
@@ -42,8 +40,8 @@ logger = logging.getLogger("pdpp.access")
 
 
 @contextlib.contextmanager
-def log_request(scope: Scope, send: Send, *, tracer: Tracer) -> Iterator[Send]:
-    """Yield a ``send`` that records the status; log, count and trace the request after the block."""
+def log_request(scope: Scope, send: Send) -> Iterator[Send]:
+    """Yield a ``send`` that records the status; log the request after the block."""
     status = 0
 
     async def recording_send(message: Message) -> None:
@@ -52,29 +50,22 @@ def log_request(scope: Scope, send: Send, *, tracer: Tracer) -> Iterator[Send]:
             status = message["status"]
         await send(message)
 
-    with tracer.request(scope["headers"]) as record_response:
-        started = time.perf_counter()
-        metrics.REQUESTS_RUNNING.inc()
-        try:
-            yield recording_send
-        finally:
-            milliseconds = (time.perf_counter() - started) * 1000
-            metrics.REQUESTS_RUNNING.dec()
-            route = route_name(scope["path"])
-            record_response(method=scope["method"], route=route, status=status)
-            metrics.record_request(
-                method=scope["method"], route=route, status=status, seconds=milliseconds / 1000
-            )
-            logger.info(
-                "%s %s %s %.0f ms",
-                scope["method"],
-                route,
-                status or "-",
-                milliseconds,
-                extra={
-                    "method": scope["method"],
-                    "route": route,
-                    "status": status or None,
-                    "milliseconds": round(milliseconds, 1),
-                },
-            )
+    started = time.perf_counter()
+    try:
+        yield recording_send
+    finally:
+        milliseconds = (time.perf_counter() - started) * 1000
+        route = route_name(scope["path"])
+        logger.info(
+            "%s %s %s %.0f ms",
+            scope["method"],
+            route,
+            status or "-",
+            milliseconds,
+            extra={
+                "method": scope["method"],
+                "route": route,
+                "status": status or None,
+                "milliseconds": round(milliseconds, 1),
+            },
+        )

@@ -1,7 +1,7 @@
 """Background jobs and the threads that run them repeatedly.
 
 A job finds the owners whose work is due with one statement, so that idle owners cost nothing, and
-does one step of each owner in turn. The names of the job functions are labels in metrics.
+does one step of each owner in turn.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ from evidence.write.retention import (
 )
 from evidence.write.vector_backfill import embed_missing
 from evidence.write.vector_table import prepare_table
-from operations import job_wakeups, leader_lock, metrics
+from operations import job_wakeups, leader_lock
 from operations.notifications.store import delete_old_notifications
 from operations.postgres import server
 from operations.postgres.installation import EmbeddedPostgresError
@@ -288,7 +288,6 @@ class _Loop:
             except Exception as error:  # noqa: BLE001 - a failed job runs again
                 has_worked = True
                 # The error's text may quote a record.
-                metrics.BACKGROUND_RUNS.labels(self._name, "failed").inc()
                 logger.warning(
                     "background job %s failed; retrying: %s", self._name, type(error).__name__
                 )
@@ -303,8 +302,6 @@ class _Loop:
             has_worked = has_worked or bool(step)
             if self.stopped.is_set() or not self._may_run():
                 break
-        metrics.BACKGROUND_RUNS.labels(self._name, "succeeded").inc()
-        metrics.BACKGROUND_SUCCESS.labels(self._name).set_to_current_time()
         return has_worked
 
     def _rest(self, started: float, *, has_worked: bool) -> None:

@@ -153,8 +153,6 @@ def _loggers(level: str) -> dict[str, Any]:
         "mcp": {"level": "ERROR"},
         "oauth2_provider": {"level": "ERROR"},
         "oauthlib": {"level": "ERROR"},
-        # It would log every attempt to reach an unreachable collector.
-        "opentelemetry": {"level": "ERROR"},
     }
 
 

@@ -1,4 +1,4 @@
-"""The ASGI application: route requests to MCP, health, metrics or Django.
+"""The ASGI application: route requests to MCP, health or Django.
 
 Django runs as a WSGI application in a thread pool.
 """
@@ -20,9 +20,9 @@ from django.utils import timezone
 
 from evidence.api import error_responses
 from evidence.api.authentication import METADATA_PATH, ON_ACCEPTED_KEY, public_url
-from evidence.errors import ApiException, Code, MisdirectedRequest
+from evidence.errors import ApiException, MisdirectedRequest
 from mcp_adapter.streamable_http import EVENT_PATHS, MCP_PATHS, McpEndpoint
-from operations import access_log, health, metrics, schema_version, tracer
+from operations import access_log, health, schema_version
 from pdpp_site import security_headers
 from pdpp_site.connections import RunningRequests
 from pdpp_site.fair_queue import Callers, FairQueue
@@ -49,12 +49,6 @@ RESERVED_THREADS = 2
 PAGES_PER_CALLER = 4
 
 
-class MetricsForbidden(ApiException):
-    """Metrics are available on this machine only, or with PDPP_METRICS_TOKEN."""
-
-    code = Code.PERMISSION_ERROR
-
-
 class AsgiApp:
     """The ASGI application. Its lifespan runs only once."""
 
@@ -64,7 +58,6 @@ class AsgiApp:
         application: WsgiApplication,
         endpoint: McpEndpoint,
         events: McpEndpoint | None = None,
-        spans: tracer.Tracer = tracer.NULL_TRACER,
     ) -> None:
         self._django = WsgiBridge(application, threads=settings.PDPP_THREADS)
         self._callers = Callers()
@@ -75,7 +68,6 @@ class AsgiApp:
             running_per_caller=PAGES_PER_CALLER,
         )
         self._endpoint, self._events = endpoint, events
-        self._spans = spans
         self._bodies = RequestBodies()
         self._running_requests = RunningRequests(
             max_per_client=settings.PDPP_CLIENT_CONNECTIONS,
@@ -88,7 +80,7 @@ class AsgiApp:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
-            with access_log.log_request(scope, send, tracer=self._spans) as noting:
+            with access_log.log_request(scope, send) as noting:
                 await self._handle_errors(
                     scope, receive, security_headers.add_security_headers(noting)
                 )
@@ -127,8 +119,6 @@ class AsgiApp:
             await self._answer_ready(send)
         elif not _host_allowed(scope):
             await _send_error(send, MisdirectedRequest())
-        elif path == "/metrics":
-            await self._answer_metrics(scope, send)
         elif path in MCP_PATHS:
             await self._answer_mcp(self._endpoint, scope, receive, send)
         elif self._events is not None and path in EVENT_PATHS:
@@ -196,13 +186,6 @@ class AsgiApp:
         body = {"status": "ready"} | ({"warning": warning} if warning else {})
         await _send_json(send, status=200, body=body)
 
-    async def _answer_metrics(self, scope: Scope, send: Send) -> None:
-        if metrics.may_scrape(scope):
-            content, kind = await asyncio.to_thread(metrics.render)
-            await _send(send, status=200, content=content, kind=kind)
-        else:
-            await _send_error(send, MetricsForbidden())
-
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         phase = "startup"
@@ -228,7 +211,6 @@ class AsgiApp:
             self._django.close()
             self._bodies.close()
             self._probe.shutdown(wait=False, cancel_futures=True)
-            await asyncio.to_thread(self._spans.close)
 
 
 def _host_allowed(scope: Scope) -> bool:
@@ -271,19 +253,9 @@ async def _send_error(send: Send, error: ApiException, *, challenge: str = "") -
 async def _send_json(
     send: Send, *, status: int, body: Any, headers: Mapping[str, str] | None = None
 ) -> None:
-    await _send(send, status=status, content=orjson.dumps(body), headers=headers)
-
-
-async def _send(
-    send: Send,
-    *,
-    status: int,
-    content: bytes,
-    kind: str = "application/json",
-    headers: Mapping[str, str] | None = None,
-) -> None:
+    content = orjson.dumps(body)
     all_headers = {
-        "content-type": kind,
+        "content-type": "application/json",
         "content-length": str(len(content)),
         "cache-control": "no-store",
     } | dict(headers or {})

@@ -29,7 +29,6 @@ from mcp_adapter.streamable_http import (
     thread_offload,
 )
 from mcp_adapter.surfaces import EVENT_SURFACE, READ_SURFACE, Surface
-from operations import tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +45,23 @@ RESOURCE = "/mcp"
 EVENTS_RESOURCE = "/mcp/events"
 
 
-def endpoint(*, spans: tracer.Tracer = tracer.NULL_TRACER) -> McpEndpoint:
+def endpoint() -> McpEndpoint:
     """Return the `/mcp` endpoint. Its lifespan runs only once."""
-    return _endpoint(RESOURCE, READ_SURFACE, spans=spans)
+    return _endpoint(RESOURCE, READ_SURFACE)
 
 
-def events_endpoint(*, spans: tracer.Tracer = tracer.NULL_TRACER) -> McpEndpoint:
+def events_endpoint() -> McpEndpoint:
     """Return the `/mcp/events` endpoint, whose tools manage event subscriptions and read no records."""
-    return _endpoint(EVENTS_RESOURCE, EVENT_SURFACE, spans=spans)
+    return _endpoint(EVENTS_RESOURCE, EVENT_SURFACE)
 
 
-def _endpoint(resource: str, surface: Surface, *, spans: tracer.Tracer) -> McpEndpoint:
+def _endpoint(resource: str, surface: Surface) -> McpEndpoint:
     return build_endpoint(
         InProcessRest(),
         functools.partial(authenticate, resource=resource),
         settings=TransportSettings(
             server_info=server_info(),
             surface=surface,
-            open_span=spans.tool,
             offload=queued(thread_offload(max(4, settings.PDPP_THREADS))),
             resource_metadata_url=lambda host: f"{public_url(host)}{METADATA_PATH}{resource}",
             allowed_hosts=tuple(settings.ALLOWED_HOSTS),

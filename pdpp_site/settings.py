@@ -50,8 +50,6 @@ PDPP_LOG_FORMAT = env.choice("PDPP_LOG_FORMAT", log_config.FORMATTERS, default="
 PDPP_TRIPWIRE_SHARE = env.integer("PDPP_TRIPWIRE_SHARE", default=50)
 PDPP_TRIPWIRE_HOURS = env.integer("PDPP_TRIPWIRE_HOURS", default=24)
 PDPP_TRIPWIRE_RECORDS = env.integer("PDPP_TRIPWIRE_RECORDS", default=1000)
-PDPP_METRICS_TOKEN = env.string("PDPP_METRICS_TOKEN")
-PDPP_TELEMETRY = env.string("PDPP_TELEMETRY")
 DEBUG = env.boolean("PDPP_DEBUG", default=False)
 
 # --- modes -------------------------------------------------------------------------------------

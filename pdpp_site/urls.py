@@ -1,6 +1,6 @@
 """URLs that Django answers.
 
-asgi_app answers /mcp, /mcp/events, /healthz, /readyz and /metrics before Django.
+asgi_app answers /mcp, /mcp/events, /healthz and /readyz before Django.
 """
 
 from django.urls import include, path

@@ -17,7 +17,6 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.utils.http import parse_etags, quote_etag
-from prometheus_client import Counter
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -47,10 +46,6 @@ from evidence.ledger.writer import read_and_record, record_disclosure
 from evidence.models.owners import act_for, acting_for, read_for
 
 logger = logging.getLogger(__name__)
-
-WITHHELD_RESPONSES = Counter(
-    "pdpp_answers_withheld", "Answers that could not be written to the ledger"
-)
 
 READ_METHODS = frozenset({"GET", "HEAD"})
 PDPP_VERSION = "2026-04-06"
@@ -174,7 +169,6 @@ class GrantedView(PublicView):
             self.withheld_error = error
         except Exception as error:
             logger.exception("A response could not be recorded in the ledger and was withheld.")
-            WITHHELD_RESPONSES.inc()
             self.withheld_error = error_responses.ledger_failure(error)
         if self.withheld_error is None:
             return response

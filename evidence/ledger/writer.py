@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import OperationalError, transaction
-from prometheus_client import Counter as Metric
 
 from evidence.access.grant_lifecycle import use_once
 from evidence.access.grant_states import COUNT_USABLE_GRANTS, FIND_ENDED_BEARER
@@ -41,8 +40,6 @@ from evidence.ledger.entries import (
     seal,
 )
 from evidence.ledger.tripwire import UNWATCHED_SLACK, check_tripwires
-
-LEDGER_ROWS = Metric("pdpp_ledger_rows", "Ledger rows written")
 
 R = TypeVar("R")
 ATTEMPTS = 3
@@ -156,7 +153,6 @@ def record_disclosure(scope: Scope, answer: DisclosedAnswer, *, now: datetime) -
     if not _record_at_once(draft):
         with transaction.atomic():
             _record_in_transaction(draft)
-    LEDGER_ROWS.inc(len(draft.chains))
 
 
 def _record_at_once(draft: AnswerDraft) -> bool:

@@ -226,7 +226,7 @@ GROUP BY c.owner_id
 
 
 def notifications() -> Iterator[None]:
-    """Queue new notifications, and send what is due. The function's name is a label in metrics."""
+    """Queue new notifications, and send what is due."""
     yield from in_turn(lambda: _owners_to_notify(timezone.now()), _notify_owner)
 
 

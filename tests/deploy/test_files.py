@@ -2,7 +2,6 @@
 
 import ipaddress
 import json
-import plistlib
 import re
 import shlex
 from typing import Any
@@ -15,7 +14,7 @@ from uvicorn.middleware.proxy_headers import _TrustedHosts
 from evidence import limits
 from pdpp_site import connections
 from pdpp_site.request_bodies import DEFAULT_BYTES, LARGE_ROUTES, MCP_BYTES
-from tests.deploy.shipped import DEPLOY, ROOT, environment_file, parsed, text
+from tests.deploy.shipped import ROOT, environment_file, parsed, text
 from tests.pdpp_site.test_settings import documented
 
 DOCKERFILE = "docker/Dockerfile"
@@ -36,10 +35,6 @@ def last(name: str) -> str:
 def compose() -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(text("docker/compose.yaml"))
     return found
-
-
-def test_what_was_never_run_says_so_at_its_top() -> None:
-    assert "NOT RUN" in "\n".join(text("launchd/org.pdpp.server.plist").splitlines()[:2])
 
 
 def test_everything_copied_into_the_image_is_there() -> None:
@@ -154,11 +149,7 @@ def test_proxies_and_units_have_the_deadlines_and_limits_of_the_server() -> None
         assert files // 2 >= settings.PDPP_CONNECTIONS
 
 
-def test_property_lists_and_pgbouncer_say_what_the_others_say() -> None:
-    agent = plistlib.loads((DEPLOY / "launchd/org.pdpp.server.plist").read_bytes())
-
-    assert agent["ProgramArguments"][-2:] == ["manage.py", "run"]
-    assert agent["RunAtLoad"] is True
+def test_pgbouncer_pools_transactions_and_listens_where_its_comment_says() -> None:
     port = re.search(r"listen_port = (\d+)", text("pgbouncer/pgbouncer.ini"))
     assert port is not None
     assert f":{port[1]}/" in text("pgbouncer/pgbouncer.ini").partition("[databases]")[0]

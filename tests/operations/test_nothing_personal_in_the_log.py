@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import socket
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -15,7 +14,6 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.operations.collecting import Collected, collecting
 from tests.owner.consent.client import pressed
 from tests.owner.pages.browser import Page
 from tests.pdpp_site.installation import Running, installed
@@ -24,7 +22,6 @@ from tests.pdpp_site.living import Cast, living
 pytestmark = pytest.mark.slow
 
 PASSWORD = "kept-password-marked"
-UPKEEP = 'pdpp_background_runs_total{job="upkeep",outcome="succeeded"} 1.0'
 VERIFIER = "kept-verifier-of-more-than-forty-three-characters-0123456789"
 
 
@@ -45,39 +42,22 @@ class Run:
     cast: Cast
     marks: Marks
     link: str
-    spans: Collected
-    metrics: list[str] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
 def run() -> Iterator[Run]:
     """Run a server through all requests below, and stop it."""
-    with installed() as installation, collecting() as spans:
+    with installed() as installation:
         chosen = {"PDPP_LOG_LEVEL": "DEBUG", "PDPP_LOG_FORMAT": "json"}
-        with living(installation, PDPP_TELEMETRY=spans.address, **chosen) as (server, cast):
+        with living(installation, **chosen) as (server, cast):
             link = next(line.strip() for line in server.lines if "/set-up/" in line)
-            run = Run(server, cast, Marks(), link, spans)
-            _wait_for_upkeep(run)
+            run = Run(server, cast, Marks(), link)
             _records(run)
             _tools(run)
             _pages_and_consent(run)
             _malformed(run)
             _failures(run)
-            run.metrics.append(_metrics(run))
         yield run
-
-
-def _metrics(run: Run) -> str:
-    with run.cast.http() as http:
-        return http.get("/metrics").text
-
-
-def _wait_for_upkeep(run: Run) -> None:
-    """Wait for its only round, which would fail while tables are renamed."""
-    deadline = time.monotonic() + 60
-    while UPKEEP not in _metrics(run):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def _records(run: Run) -> None:
@@ -225,34 +205,6 @@ def test_log_contains_no_personal_data(run: Run) -> None:
 
     assert len(secrets) > 50
     assert [each for each in secrets if each in printed] == []
-
-
-def test_metrics_contain_no_personal_data(run: Run) -> None:
-    [metrics] = run.metrics
-    secrets = [*run.marks.made, *run.cast.tokens.values(), "messages", "cin_personal", "alice"]
-
-    assert [each for each in secrets if each in metrics] == []
-    assert 'pdpp_mcp_tool_calls_total{outcome="refused",tool="unknown"} 1.0' in metrics
-    assert 'pdpp_mcp_tool_calls_total{outcome="succeeded",tool="search"}' in metrics
-    assert 'route="/v1/streams/{stream}/records/{record_id}",status="2xx"' in metrics
-    assert UPKEEP in metrics
-    assert re.search(r"^pdpp_database_pool_max 16.0$", metrics, re.MULTILINE)
-    assert re.search(r"^pdpp_ledger_rows_total [1-9]", metrics, re.MULTILINE)
-    assert re.search(r"^pdpp_answers_withheld_total [1-9]", metrics, re.MULTILINE)
-
-
-def test_spans_contain_no_personal_data(run: Run) -> None:
-    secrets = [*run.marks.made, *run.cast.tokens.values(), "messages", "cin_personal", "alice"]
-
-    assert [each for each in secrets if each.encode() in run.spans.told] == []
-    for name in (
-        "GET /v1/streams/{stream}/records/{record_id}",
-        "POST /mcp",
-        "GET /admin/evidence/grant/",
-    ):
-        assert name.encode() in run.spans.told
-    for tool in ("search", "unknown"):
-        assert f"tools/call {tool}".encode() in run.spans.told
 
 
 def test_database_log_contains_no_personal_data(run: Run) -> None:

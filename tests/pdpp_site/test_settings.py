@@ -133,7 +133,7 @@ def test_connections_are_pooled_unless_a_pooler_does_it() -> None:
     assert pooler["DISABLE_SERVER_SIDE_CURSORS"] is True
 
 
-REQUIREMENTS = [ROOT / f"requirements{extra}.txt" for extra in ("", "-semantic", "-telemetry")]
+REQUIREMENTS = [ROOT / f"requirements{extra}.txt" for extra in ("", "-semantic")]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,6 @@ from operations import (
     job_wakeups,
     leader_lock,
     schema_version,
-    tracer,
 )
 from operations.background_jobs import Job
 from operations.backup import schedule
@@ -128,9 +127,8 @@ class Command(BaseCommand):
 
 
 def _check_settings() -> None:
-    """Report telemetry and an embedding model that cannot work, before anything starts."""
+    """Report an embedding model that cannot work, before anything starts."""
     try:
-        tracer.check_settings()
         configured_embedder()
     except ImproperlyConfigured as error:
         raise CommandError(str(error)) from error
