@@ -154,14 +154,10 @@ class Source:
 
     - ``run`` yields what is new since the state, and ends with a ``Checkpoint`` that ends the pass.
     - ``containers`` signs in and returns what the owner can choose.
-    - ``watch`` yields True once when the server will report changes, and at each report. It yields
-      False now and then if nothing that was chosen changed, so that no run is needed. It ends at once
-      if the server cannot report. It runs beside the watches of other accounts, in a thread.
     """
 
     run: Callable[[SourceRun], Iterator[Event]]
     containers: Callable[[SourceRun], Sequence[Container]]
-    watch: Callable[[SourceRun], Iterator[bool]] | None = None
 
 
 class FieldKind(StrEnum):
@@ -208,8 +204,7 @@ class InstalledSource:
     ``series_stream`` is the stream of ``SourceRun.series_keys``. ``discovery`` is the service,
     ``caldav`` or ``carddav``, that finds an empty address. ``companion`` is the source that reads
     what else the same account has.
-    ``watches``: its servers may report changes. ``signs_in``: instead of secrets, it may get an
-    access token (OAuth).
+    ``signs_in``: instead of secrets, it may get an access token (OAuth).
     """
 
     name: str
@@ -229,7 +224,6 @@ class InstalledSource:
     interval: timedelta = timedelta(minutes=5)
     has_deletions: bool = True
     series_stream: str = ""
-    watches: bool = False
     signs_in: bool = False
     discovery: str = ""
     companion: str = ""

@@ -95,20 +95,6 @@ class SourceSession:
             number += len(step.items)
             yield step
 
-    def changes(self) -> Iterator[bool]:
-        """Yield as ``Source.watch`` does; ends if the server cannot report. Raises ``SourceError``."""
-        with failures():
-            self._request("watch")
-        while True:
-            with failures():
-                message = self._receive(lambda _container, _refs: [])
-                if "done" in message:
-                    return
-                is_changed = bool(message["changed"])
-            yield is_changed
-            with failures():
-                write_message(self._requests, {"noted": True})
-
     def containers(self) -> list[Container]:
         """Return what the owner can choose. Raises ``SourceError``."""
         with failures():
@@ -171,10 +157,6 @@ class SourceSession:
             answer = {"family": family, "seconds": READ_SECONDS}
             write_message(self._requests, answer)
             socket.send_fds(self._channel, [b"s"], [connected.fileno()])
-            self.on_connected(connected)
-
-    def on_connected(self, connected: socket.socket) -> None:
-        """Called with each socket before this process closes its copy."""
 
     def _parse_step(self, message: dict[str, Any], number: int) -> Step:
         items = [

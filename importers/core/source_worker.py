@@ -131,16 +131,7 @@ class Worker:
             containers = [asdict(each) for each in source.containers(run)]
             write_message(self._responses, {"containers": containers})
             return
-        if request["do"] == "watch":
-            self._watch(source, run)
-            return
         self._send(source.run(run), {tuple(each) for each in request["skip"]})
-        write_message(self._responses, {"done": True})
-
-    def _watch(self, source: Source, run: SourceRun) -> None:
-        """Report each change, and go on when the server has taken note of it."""
-        for is_changed in source.watch(run) if source.watch is not None else ():
-            self._ask({"changed": bool(is_changed)})
         write_message(self._responses, {"done": True})
 
     def _send(self, events: Iterator[Event], skip: Collection[tuple[str, ...]]) -> None:

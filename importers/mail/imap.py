@@ -16,8 +16,6 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any
 
-from imap_tools.utils import encode_folder
-
 from importers.core.results import ExportItem, Issue, ReceiptCode, issues_only
 from importers.core.source import (
     Change,
@@ -31,7 +29,6 @@ from importers.core.source import (
     SourceError,
     SourceRun,
 )
-from importers.mail import imap_idle
 from importers.mail.imap_client import FetchedMessage, Folder, FolderStatus, Mailbox, sign_in
 from importers.mail.mailboxes import MESSAGE_MAX_BYTES
 from importers.mail.records import MailboxMetadata, flag_fields, parse_message
@@ -40,9 +37,6 @@ FETCH_BYTES = 2 * 1024 * 1024
 FETCH_MESSAGES = 100
 LOOK_AHEAD = 1_000
 """Messages whose sizes are asked for at once."""
-
-IDLE_SECONDS = 200.0
-"""Less than the interval of runs: an account without changes is then not read."""
 
 UNUSUAL = frozenset(("\\trash", "\\junk", "\\drafts", "\\flagged"))
 DISCARDED = frozenset(("\\trash", "\\junk"))
@@ -311,26 +305,6 @@ def _read(run: SourceRun) -> Iterator[Event]:
         yield from _Run(run, mailbox).events()
 
 
-def _watch(run: SourceRun) -> Iterator[bool]:
-    """Watch one folder: the inbox, that with all mail, or else the first one that was chosen.
-
-    Folders that the owner left out are compared too, unless their use is unusual: they may be new.
-
-    Without CONDSTORE, a server does not say whether flags changed in the other ones.
-    """
-    with sign_in(run.network, run.settings, run.credential) as mailbox:
-        chosen = set(run.settings["containers"])
-        found = mailbox.folders()
-        folders = [each for each in found if each.name in chosen]
-        others = [each for each in found if each not in folders and each.use not in UNUSUAL]
-        folders.sort(key=lambda each: (each.name.upper() != "INBOX", each.use != "\\all"))
-        if "IDLE" in mailbox.capabilities and folders and mailbox.open(folders[0].name):
-            names = [encode_folder(each.name) for each in (*folders, *others)]
-            can_compare = "CONDSTORE" in mailbox.capabilities
-            compared = names if can_compare else []
-            yield from imap_idle.changes(mailbox.client.sock, compared, seconds=IDLE_SECONDS)
-
-
 def _list_folders(run: SourceRun) -> list[Container]:
     """List the folders. Where one has all mail (Gmail), it alone is usual."""
     with sign_in(run.network, run.settings, run.credential) as mailbox:
@@ -351,4 +325,4 @@ def _count(status: Any) -> int:
     return 0 if status is None else int(status.messages)
 
 
-IMAP = Source(run=_read, containers=_list_folders, watch=_watch)
+IMAP = Source(run=_read, containers=_list_folders)

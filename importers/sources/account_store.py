@@ -1,21 +1,18 @@
 """Store the accounts of live sources, and encrypt their credentials."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models import Case, Exists, F, QuerySet, Value, When, Window
-from django.db.models.functions import RowNumber
+from django.db.models import Case, F, QuerySet, Value, When
 
 from evidence.access.sql import SQL, fetch_all
 from evidence.models.connections import Connection
-from evidence.models.owners import across_owners
 from evidence.write.sealed_values import reencrypt_rows, seal_texts, unseal_texts
 from importers.models import SourceAccount, SyncedItem
 
 PURPOSE = "source credential"
-LONGEST_REST = timedelta(hours=6)
 SYNCED_STATUSES = (Connection.Status.ACTIVE, Connection.Status.DRAFT)
 
 
@@ -117,43 +114,6 @@ def due_accounts(
     return [DueAccount(AccountKey(owner_id, pk), is_first) for owner_id, pk, is_first in rows]
 
 
-class WatchedAccount(NamedTuple):
-    """What a watch of an account depends on. ``credential`` is encrypted."""
-
-    key: AccountKey
-    source_name: str
-    settings: dict[str, Any]
-    credential: bytes
-
-
-def watched_accounts(source_names: Collection[str], *, most: int) -> Sequence[WatchedAccount]:
-    """Return accounts of these sources that were read completely and did not fail since.
-
-    Owners take turns: first the oldest account of each owner, then a second one. One query.
-    """
-    turn = Window(RowNumber(), partition_by="owner_id", order_by=["created_at", "connection_id"])
-    with across_owners():
-        rows = SourceAccount.unscoped.filter(
-            source_name__in=source_names,
-            succeeded_at__isnull=False,
-            failures=0,
-            credential__isnull=False,
-            connection__status__in=SYNCED_STATUSES,
-        )
-        ordered = rows.annotate(turn=turn).order_by("turn", "created_at", "connection_id")
-        columns = ("owner_id", "connection_id", "source_name", "settings", "credential")
-        values = list(ordered.values_list(*columns)[:most])
-    return [
-        WatchedAccount(AccountKey(owner_id, pk), name, each, bytes(sealed))
-        for owner_id, pk, name, each, sealed in values
-    ]
-
-
-def get_account(connection_id: str) -> SourceAccount:
-    """Return an account. Raises ``SourceAccount.DoesNotExist``."""
-    return SourceAccount.unscoped.get(connection_id=connection_id)
-
-
 def _accounts(owner_id: str) -> QuerySet[SourceAccount]:
     rows = SourceAccount.unscoped.select_related("connection__source")
     return rows.filter(connection__owner_id=owner_id)
@@ -231,18 +191,6 @@ def sync_now(connection_id: str, *, now: datetime) -> None:
     SourceAccount.unscoped.filter(connection_id=connection_id).update(due_at=now)
 
 
-def postpone_unchanged(connection_id: str, due_at: datetime, *, now: datetime) -> None:
-    """Postpone the next run of an account that its server says has not changed.
-
-    It is read all the same after ``LONGEST_REST``, and while deletions wait for their next pass.
-    """
-    rows = SourceAccount.unscoped.filter(
-        connection_id=connection_id, due_at__gt=now, succeeded_at__gt=now - LONGEST_REST
-    )
-    gone = SyncedItem.unscoped.filter(connection_id=connection_id, gone_pass__isnull=False)
-    rows.filter(~Exists(gone)).update(due_at=due_at)
-
-
 def finish_run(
     account: SourceAccount,
     *,
@@ -254,7 +202,7 @@ def finish_run(
 ) -> None:
     """Save the outcome of a run. ``succeeded_at`` stays as it was where it is None.
 
-    An account that became due during the run, as when its server reported a change, stays due.
+    An account that became due during the run, as when its owner chose to sync now, stays due.
     """
     rows = SourceAccount.unscoped.filter(connection_id=account.connection_id)
     values: dict[str, Any] = {} if succeeded_at is None else {"succeeded_at": succeeded_at}

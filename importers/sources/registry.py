@@ -92,7 +92,6 @@ def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledSource:
         interval=interval,
         has_deletions=bool(entry.get("has_deletions", True)),
         series_stream=str(entry.get("series_stream") or ""),
-        watches=bool(entry.get("watches")),
         signs_in=bool(entry.get("signs_in")),
         discovery=str(entry.get("discovery") or ""),
         companion=str(entry.get("companion") or ""),

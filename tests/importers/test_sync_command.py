@@ -2,6 +2,8 @@
 
 import io
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,10 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
+from time_machine import Traveller
 
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from evidence.models.connections import Connection
 from evidence.write.record_erasure import erase_connection
 from evidence.write.sealed_values import SealedError
@@ -19,6 +24,7 @@ from importers.sources.background import SyncWorker
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.imports import records
 from tests.importers.syncing import account_of, connect, kill_sync, run_sync
+from tests.world import World
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 USER = "ida@mail.example"
@@ -115,20 +121,49 @@ def test_erased_connection_leaves_no_account(server: Dovecot) -> None:
     assert not SyncedItem.unscoped.exists()
 
 
+def read_when_due(pk: str) -> None:
+    """Run the worker until it has read the account."""
+    before = account_of(pk).last_run
+    with closing(SyncWorker()) as worker:
+        while account_of(pk).last_run == before:
+            list(worker.sources())
+
+
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_background_worker_reads_what_is_due(server: Dovecot) -> None:
+def test_new_mail_is_shown_to_a_granted_client_a_minute_later(
+    committed: World, server: Dovecot, time_machine: Traveller
+) -> None:
     server.append(USER, message(1))
     pk = connect(server, USER)
-    worker = SyncWorker()
-    try:
-        while not account_of(pk).last_run:
-            list(worker.sources())
-    finally:
-        worker.close()
+    read_when_due(pk)
+    streams = [StreamRequest(name="messages", fields=("id", "subject"))]
+    committed.grant("reader", GrantRequest(connection_ids=[pk], streams=streams))
+    path, query = "/v1/streams/messages/records", {"connection_id": pk}
+    query["changes_since"] = committed.get(path, "reader", **query, changes_since="beginning").body[
+        "next_changes_since"
+    ]
+    assert list(account_store.due_accounts(now=timezone.now())) == []
 
-    assert len(records("messages")) == 1
-    assert account_of(pk).due_at > timezone.now()
+    server.append(USER, message(2))
+    time_machine.move_to(timezone.now() + timedelta(seconds=70))
+    read_when_due(pk)
+
+    changes = committed.get(path, "reader", **query).body["data"]
+    assert [each["data"]["subject"] for each in changes] == ["Letter 2"]
+
+
+@pytest.mark.slow
+@pytest.mark.django_db
+def test_account_that_its_owner_syncs_during_a_run_stays_due(server: Dovecot) -> None:
+    server.append(USER, message(1))
+    pk = connect(server, USER)
+
+    run_sync(pk, on_progress=lambda _done, _total: account_store.sync_now(pk, now=timezone.now()))
+    due = list(account_store.due_accounts(now=timezone.now()))
+    run_sync(pk)
+
+    assert [each.key.connection_id for each in due] == [pk]
     assert list(account_store.due_accounts(now=timezone.now())) == []
 
 

@@ -24,7 +24,6 @@ from typing_extensions import override
 from evidence.models.owners import Owner, acting_for, first_owner
 from evidence.search.embedding import configured_embedder
 from importers.runs.background import ImportWorker
-from importers.sources import background
 from importers.sources.background import SyncWorker
 from operations import (
     background_jobs,
@@ -153,18 +152,15 @@ def _background_jobs() -> Iterator[None]:
         may_watch=turn.is_leader,
     )
     syncs = SyncWorker()
-    watched = background.AccountWatches(may_run=turn.is_leader)
     look = min(settings.PDPP_WATCH_SECONDS, background_jobs.MAX_IDLE_SECONDS)
     with (
         contextlib.closing(turn),
         job_wakeups.listen(),
         _run_jobs(turn, (*WOKEN_JOBS, syncs.sources)),
         background_jobs.run_repeatedly(imports.job, max_pause=look),
-        background_jobs.run_repeatedly(watched.watches, pause=background.CHECK_SECONDS),
         event_worker.deliver_events(),
         contextlib.closing(imports),
         contextlib.closing(syncs),
-        contextlib.closing(watched),
     ):
         yield
 
