@@ -30,7 +30,6 @@ SELECT EXISTS (
         AND ((l.classid::bigint << 32) | l.objid::bigint) = %s
 )
 """
-PING = "SELECT 1"
 
 
 class HeldLock:
@@ -38,14 +37,6 @@ class HeldLock:
 
     def __init__(self, own: BaseDatabaseWrapper) -> None:
         self._own = own
-
-    def is_held(self) -> bool:
-        """Return whether the connection still lives. Runs one query."""
-        try:
-            _answer(self._own, PING, [])
-        except Error:
-            return False
-        return True
 
     def release(self) -> None:
         with contextlib.suppress(Error):

@@ -1,4 +1,4 @@
-"""Django app for running the server: commands for backup, erasure and diagnosis. It has no models."""
+"""Django app for running the server: background jobs, commands for erasure and diagnosis."""
 
 from django.apps import AppConfig
 from typing_extensions import override

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from evidence.models.owners import current_owner
 from importers.core.source_http import parse_url
-from operations import job_wakeups
+from operations import jobs
 from operations.backup import plans, schedule
 from operations.backup.errors import BackupError
 from operations.backup.keys import RecoveryKey, fingerprint
@@ -44,7 +44,7 @@ def backups_page(request: HttpRequest) -> HttpResponse:
             messages.error(request, "Create a recovery key and choose a folder or a store first.")
         else:
             plans.back_up_now(current_owner(), now=timezone.now())
-            job_wakeups.notify()
+            jobs.notify()
             messages.success(request, "A backup starts within a few seconds.")
         return redirect("backups")
     copies = plans.list_copies(current_owner())
@@ -261,7 +261,7 @@ def drill_page(request: HttpRequest, number: int) -> HttpResponse:
     form = DrillForm(request.POST or None, copy=copy)
     if request.method == "POST" and form.is_valid():
         plans.request_drill(copy, form.secret)
-        job_wakeups.notify()
+        jobs.notify()
         messages.success(
             request, "The drill starts within a few seconds. This page shows its result."
         )

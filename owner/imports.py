@@ -25,7 +25,7 @@ from importers.runs import report_lines, uploads
 from importers.runs.preview import ExportPreview, preview_export
 from importers.runs.store import find_run, latest_runs
 from importers.runs.uploads import Upload, answer, dismiss, find_waiting, list_waiting, locate
-from operations import job_wakeups
+from operations import jobs
 from owner.import_forms import COLUMN_LABELS, SendForm, WishForm
 from owner.import_results import (
     AccountResult,
@@ -209,7 +209,7 @@ def look(request: HttpRequest, object_id: str) -> HttpResponse:
 
     def start(values: dict[str, str]) -> str:
         upload.save(phase="wanted", wish=values)
-        job_wakeups.notify()
+        jobs.notify()
         return _address(upload)
 
     return _preview(request, upload.path, start)

@@ -80,7 +80,6 @@ INSTALLED_APPS = [
     "evidence",
     "mcp_adapter",
     "oauth2_provider",
-    "procrastinate.contrib.django",
     "rest_framework",
     "django_otp",
     "django_otp.plugins.otp_static",

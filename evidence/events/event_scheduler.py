@@ -1,26 +1,24 @@
 """Create events for subscriptions with visible changes, and deliver those that are due.
 
-Every process that runs background jobs does this. A process skips subscriptions and events that
-another one has locked (SKIP LOCKED). Owners take turns, and one without due work costs nothing. The queue (Procrastinate) is in the same database, so a job is
-created in the transaction that queues its event. No transaction is open during the HTTP request.
+One process at a time does this (``operations.jobs``), and skips what a request has locked. Owners take
+turns, and one without due work costs nothing. The rows of events are the queue: an event is due until
+the outcome of an attempt is stored, so a killed process loses none, and the next one sends it again
+with the same id. No transaction is open during the HTTP request.
 """
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from asgiref.sync import async_to_sync
-from django.db import transaction
-from django.db.models import Exists, F, Min, OuterRef, Q, QuerySet, Subquery
-from django.db.models.fields.json import KT
+from django.db import close_old_connections, transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
-from procrastinate.contrib.django import app
-from procrastinate.contrib.django.models import ProcrastinateJob
-from procrastinate.jobs import Status
 
 from evidence.access.gate import Gate
 from evidence.access.grant_states import CURRENT_STATES, live_packages, with_grant_state
@@ -62,64 +60,67 @@ def attempt_delivery(event_id: str, *, clock: Clock = timezone.now, send: Send =
     logger.info("event %s: response %s, now %s", event_id, response.status or "none", status)
 
 
-QUEUE = "events"
+CONCURRENCY = 4
+POLL_SECONDS = 0.5
+"""Time between two looks for due events while some are being sent."""
+
 RETRY_AFTER_ERROR = timedelta(minutes=5)
-HEARTBEAT_TIMEOUT = 15.0
-"""Seconds without a heartbeat after which a worker counts as dead.
-
-A stopping worker sends none during its last attempt, which takes EVENT_TIMEOUT at most.
-"""
 
 
-@app.task(name="evidence.events.deliver", queue=QUEUE)
-def deliver(owner_id: str, event_id: str) -> None:
-    """Make one attempt. The event's row, not the queue, decides about further attempts."""
-    with acting_for(owner_id):
-        try:
-            attempt_delivery(event_id)
-        except Exception:
-            # The worker logs the error. Requeue the event, because its job ends here.
-            rows = Event.unscoped.filter(event_id=event_id, status=Event.Status.QUEUED)
-            rows.update(enqueued=False, due_at=timezone.now() + RETRY_AFTER_ERROR)
-            raise
+class DueEvent(NamedTuple):
+    """An event to send now."""
+
+    due_at: datetime
+    event_id: str
+    owner_id: str
+    callback_url: str
 
 
-def has_enqueued_events() -> bool:
-    """Return whether a worker has, or should have, something to deliver, of any owner."""
-    with across_owners():
-        return Event.unscoped.filter(status=Event.Status.QUEUED, enqueued=True).exists()
+def deliver_events() -> Iterator[object]:
+    """Create and send the events that are due, to each receiver one at a time.
 
-
-def has_jobs() -> bool:
-    """Return whether a worker has something to do."""
-    return ProcrastinateJob.objects.filter(queue_name=QUEUE).exists()
-
-
-def recover_lost_deliveries() -> int:
-    """Requeue events of all owners whose worker died or whose job is missing. Returns their number.
-
-    The receiver may have received them already; they are sent again with the same id. Jobs are
-    missing after a backup was restored, for example.
+    At the end of the generator, attempts that began are finished.
     """
-    manager = app.job_manager
-    stalled = async_to_sync(manager.get_stalled_jobs)(
-        task_name=deliver.name, seconds_since_heartbeat=HEARTBEAT_TIMEOUT
-    )
-    for job in stalled:
-        if job.id is not None:
-            async_to_sync(manager.finish_job_by_id_async)(
-                job.id, status=Status.FAILED, delete_job=True
-            )
-    with across_owners():
-        enqueued = Event.unscoped.filter(status=Event.Status.QUEUED, enqueued=True)
-        # Events first: one whose job is created meanwhile is not among them. No statement asks for
-        # both, since a cluster keeps jobs on the coordinator, and events on the nodes.
-        event_ids = set(enqueued.values_list("event_id", flat=True))
-        if not event_ids:
-            return 0
-        jobs = ProcrastinateJob.objects.annotate(event_id=KT("args__event_id"))
-        event_ids -= set(jobs.filter(event_id__in=event_ids).values_list("event_id", flat=True))
-        return enqueued.filter(event_id__in=event_ids).update(enqueued=False)
+    sending: dict[str, Future[None]] = {}
+    owners: dict[str, str] = {}
+    with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="events") as pool:
+        while True:
+            yield from create_events()
+            sending = {receiver: each for receiver, each in sending.items() if not each.done()}
+            busy = [owners[receiver] for receiver in sending]
+            for event in _in_turn(due_events(timezone.now()), busy):
+                receiver = receiver_key(event.callback_url)
+                if receiver not in sending and len(sending) < CONCURRENCY:
+                    sending[receiver] = pool.submit(_deliver, event.owner_id, event.event_id)
+                    owners[receiver] = event.owner_id
+            if not sending:
+                return
+            wait(sending.values(), timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+            yield len(sending)
+
+
+def _deliver(owner_id: str, event_id: str) -> None:
+    """Make one attempt. After an error of this server, the event waits."""
+    try:
+        with acting_for(owner_id):
+            try:
+                attempt_delivery(event_id)
+            except Exception as error:  # noqa: BLE001 - its text may quote a record
+                logger.warning("event %s could not be sent: %s", event_id, type(error).__name__)
+                rows = Event.unscoped.filter(event_id=event_id, status=Event.Status.QUEUED)
+                rows.update(due_at=timezone.now() + RETRY_AFTER_ERROR)
+    finally:
+        close_old_connections()
+
+
+def _in_turn(events: Iterable[DueEvent], busy: Iterable[str]) -> list[DueEvent]:
+    """Sort events: owners take turns, first those for whom the least is being sent."""
+    turns = Counter(busy)
+    placed = []
+    for event in sorted(events):
+        placed.append((turns[event.owner_id], event))
+        turns[event.owner_id] += 1
+    return [event for _, event in sorted(placed)]
 
 
 RETENTION = timedelta(days=30)
@@ -134,22 +135,21 @@ SENDABLE = reduce(
 )
 
 
-def enqueue_events(*, clock: Callable[[], datetime] = timezone.now) -> Iterator[object]:
-    """Run one round: end subscriptions, queue changes, enqueue due events. Yields after each step.
+def create_events(*, clock: Callable[[], datetime] = timezone.now) -> Iterator[object]:
+    """End subscriptions whose grant ended, and queue changes. Yields after each subscription.
 
-    Runs one query if there is no subscription, and three if nothing is due.
+    Runs one query if there is no subscription, and two if nothing is to do.
     """
     with across_owners():
         is_needed = Subscription.unscoped.exists()
     if is_needed:
         now = clock()
-        yield from in_turn(lambda: _due_owners(now), lambda: _enqueue_owner_events(now))
+        yield from in_turn(lambda: _owners_to_check(now), lambda: _queue_owner_changes(now))
 
 
-def _enqueue_owner_events(now: datetime) -> Iterator[object]:
+def _queue_owner_changes(now: datetime) -> Iterator[int]:
     for subscription_id in _subscriptions_to_check(now):
         yield queue_changes(subscription_id, now=now)
-    yield enqueue_due_events(now=now)
 
 
 def queue_changes(subscription_id: str, *, now: datetime) -> int:
@@ -177,36 +177,14 @@ def queue_changes(subscription_id: str, *, now: datetime) -> int:
         return sum(event is not None for event in events)
 
 
-def enqueue_due_events(*, now: datetime) -> int:
-    """Ask workers to deliver the events that are due, and return their number."""
-    with transaction.atomic():
-        due = list(
-            _due_events(now)
-            .select_for_update(skip_locked=True, of=("self",))
-            .select_related("subscription")
-            .order_by("due_at", "event_id")[:100]
-        )
-        for event in due:
-            event.enqueued = True
-            event.save(update_fields=["enqueued"])
-            # The lock makes workers send one message at a time to each receiver.
-            lock = receiver_key(event.subscription.callback_url)
-            deliver.configure(lock=lock).defer(owner_id=event.owner_id, event_id=event.event_id)
-    return len(due)
-
-
-def _due_events(now: datetime) -> QuerySet[Event]:
-    return Event.unscoped.filter(
-        SENDABLE, status=Event.Status.QUEUED, enqueued=False, due_at__lte=now
-    )
-
-
-def next_due_at() -> datetime | None:
-    """Return when the next message of any owner is due, which may be in the past."""
+def due_events(now: datetime) -> list[DueEvent]:
+    """Return the earliest due event of each subscription of any owner. One query."""
+    columns = ("due_at", "event_id", "owner_id", "subscription__callback_url")
     with across_owners():
-        queued = Event.unscoped.filter(SENDABLE, status=Event.Status.QUEUED)
-        due_at: datetime | None = queued.aggregate(at=Min("due_at"))["at"]
-    return due_at
+        due = Event.unscoped.filter(SENDABLE, status=Event.Status.QUEUED, due_at__lte=now)
+        earliest = due.order_by("owner", "subscription", "due_at", "event_id")
+        rows = earliest.distinct("owner", "subscription").values_list(*columns)
+        return [DueEvent(*row) for row in rows]
 
 
 def delete_settled_events(*, now: datetime) -> int:
@@ -214,8 +192,8 @@ def delete_settled_events(*, now: datetime) -> int:
     return Event.unscoped.filter(settled_at__lt=now - RETENTION).delete()[0]
 
 
-def _due_owners(now: datetime) -> set[str]:
-    """Return the owners with subscriptions to check or events to enqueue. Two queries."""
+def _owners_to_check(now: datetime) -> list[str]:
+    """Return the owners with subscriptions to check. One query."""
 
     def to_check() -> QuerySet[Subscription]:
         of_subscription = {"owner": OuterRef("owner")}
@@ -226,7 +204,7 @@ def _due_owners(now: datetime) -> set[str]:
         rows = Subscription.unscoped.filter(status__in=SENDING_STATES)
         return rows.filter(~Exists(live) | Exists(outdated))
 
-    return {*owners_of(to_check), *owners_of(lambda: _due_events(now))}
+    return owners_of(to_check)
 
 
 def _subscriptions_to_check(now: datetime) -> list[str]:

@@ -143,10 +143,9 @@ def prepare_attempt(event_id: str, *, now: datetime) -> DeliveryAttempt | None:
     if locked is None:
         return None
     event, subscription = locked
-    if event.status != Event.Status.QUEUED or not event.enqueued:
+    if event.status != Event.Status.QUEUED or event.due_at > now:
         return None
     if event.type not in EVENT_TYPES_BY_STATUS.get(subscription.status, ()):
-        requeue(event, until=event.due_at)
         return None
     try:
         return _build_attempt(event, subscription, now=now)

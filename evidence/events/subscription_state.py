@@ -56,8 +56,8 @@ def set_status(
 
 def requeue(event: Event, *, until: datetime) -> None:
     """Let the event wait until a time without counting an attempt."""
-    event.enqueued, event.due_at = False, until
-    event.save(update_fields=["enqueued", "due_at"])
+    event.due_at = until
+    event.save(update_fields=["due_at"])
 
 
 def end_subscription(subscription: Subscription, *, reason: str, now: datetime) -> None:
@@ -185,7 +185,7 @@ def store_outcome(
     event, subscription = locked
     if event.status != Event.Status.QUEUED or event.attempts != attempts:
         return event.status
-    event.answered, event.enqueued = response.status, False
+    event.answered = response.status
     decision = decide_outcome(
         response,
         challenge=event.challenge,

@@ -160,7 +160,7 @@ CREATE TRIGGER evidence_checkpoint_added_only BEFORE UPDATE OR DELETE
     ON evidence_checkpoint FOR EACH STATEMENT EXECUTE FUNCTION evidence_ledger_is_added_to();
 """
 
-# Wakes background jobs after a commit (operations.job_wakeups). One channel serves all jobs: a
+# Wakes background jobs after a commit (operations.jobs). One channel serves all jobs: a
 # transaction that changes many rows sends one notification.
 WAKE_JOBS = """
 CREATE FUNCTION evidence_wake_jobs() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -920,11 +920,10 @@ class Migration(migrations.Migration):
             ("answered", PositiveSmallIntegerField(null=True)),
             ("created_at", DateTimeField()),
             ("due_at", DateTimeField()),
-            ("enqueued", BooleanField(default=False)),
             ("settled_at", DateTimeField(null=True)),
             indexes=[
                 Index(
-                    condition=Q(("enqueued", False), ("status", "queued")),
+                    condition=Q(("status", "queued")),
                     fields=["due_at"],
                     name="events_due",
                 )

@@ -78,7 +78,7 @@ class Event(Owned):
     """One event to deliver.
 
     ``place`` is the range of a stream's history that it reports, null if changes were pruned. Each
-    attempt builds the body again from the current grant. ``enqueued`` means a worker has the job.
+    attempt builds the body again from the current grant.
     """
 
     class Type(models.TextChoices):
@@ -105,7 +105,6 @@ class Event(Owned):
     answered = models.PositiveSmallIntegerField(null=True)
     created_at = models.DateTimeField()
     due_at = models.DateTimeField()
-    enqueued = models.BooleanField(default=False)
     settled_at = models.DateTimeField(null=True)
 
     class Meta(Owned.Meta):
@@ -125,7 +124,7 @@ class Event(Owned):
             models.Index(
                 name="events_due",
                 fields=["due_at"],
-                condition=models.Q(status="queued", enqueued=False),
+                condition=models.Q(status="queued"),
             )
         ]
 

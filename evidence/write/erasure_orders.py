@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from django.db import connection, transaction
-from django.db.models import Max
 
 from evidence.models.connections import CollectorState, Connection, EmbeddedStream, StreamState
 from evidence.models.erasures import Erasure
-from evidence.models.owners import across_owners, current_owner, owners_of
+from evidence.models.owners import current_owner, owners_of
 from evidence.write import app_data, rows, vector_table
 from evidence.write.connection_erasure import connection_tables
 from evidence.write.record_erasure import BATCH_SIZE, ErasureCounts, erase_records
@@ -82,14 +81,6 @@ def unfinished_erasures() -> list[Erasure]:
 def erasing_owners() -> list[str]:
     """Return the owners with unfinished orders. One query across owners."""
     return owners_of(lambda: Erasure.unscoped.filter(finished_at=None))
-
-
-def last_progress_at() -> datetime | None:
-    """Return when an unfinished order of any owner last made progress; None if all are finished."""
-    with across_owners():
-        orders = Erasure.unscoped.filter(finished_at=None)
-        updated_at: datetime | None = orders.aggregate(at=Max("updated_at"))["at"]
-    return updated_at
 
 
 def get_receipt(erasure_id: str, *, owner_id: str) -> Erasure | None:

@@ -26,7 +26,7 @@ from evidence.migrations import (
     text_key,
 )
 
-# Wakes background jobs after a commit (operations.job_wakeups).
+# Wakes background jobs after a commit (operations.jobs).
 WAKE_JOBS = """
 CREATE TRIGGER wake_jobs AFTER INSERT OR UPDATE ON importers_sourceaccount
     FOR EACH ROW EXECUTE FUNCTION evidence_wake_jobs();

@@ -120,16 +120,14 @@ class ImportWorker:
         *,
         watch: Path | None,
         seconds: float,
-        may_watch: Callable[[], bool] = lambda: True,
         only: str | None = None,
     ) -> None:
-        """Watch the folder every ``seconds``, if ``may_watch`` allows this process to do so.
+        """Watch the folder every ``seconds``.
 
         With ``only``, the whole folder belongs to this owner, and nobody else's exports are imported.
         """
         self._only = only
         self._workspace = workspace
-        self._may_watch = may_watch
         self._watch = watch
         self._watched: dict[str, WatchedFolder] = {}
         self._due_folders: set[str] = set()
@@ -152,7 +150,7 @@ class ImportWorker:
             if self._busy_until.get(owner_id, 0) <= now
             and uploads.list_queued(uploads.root_of(self._workspace, owner_id))
         ]
-        if self._watch is not None and self._may_watch() and self._must_look():
+        if self._watch is not None and self._must_look():
             self._next_check = now + self._seconds
             self._due_folders = {*self._find_folders(self._watch)}
         known = Owner.unscoped.filter(pk__in={*queued, *self._due_folders})
@@ -284,7 +282,6 @@ def _message(error: Exception) -> str:
 
 
 def _record_run(upload: Upload, run: ImportRun) -> None:
-    upload.touch()
     run_ids = upload.state.runs
     if run.run_id not in run_ids:
         upload.save(runs=[*run_ids, run.run_id])

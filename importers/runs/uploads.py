@@ -101,10 +101,6 @@ class Upload:
             upload = find_upload(self.root, self.upload_id) if is_free else None
             yield upload is not None and upload.state.phase == "wanted"
 
-    def touch(self) -> None:
-        """Record progress, by which health knows a stalled import."""
-        (self.folder / "state.json").touch()
-
 
 def root_of(workspace: Path, owner_id: str) -> Path:
     """Return the folder of an owner's uploads, which exists once there is one."""
@@ -152,13 +148,6 @@ def _list_in_phase(root: Path, phase: str) -> list[Upload]:
     folders = sorted(root.glob("upl_*"), key=lambda folder: folder.stat().st_mtime)
     uploads = (find_upload(root, folder.name) for folder in folders)
     return [upload for upload in uploads if upload and upload.state.phase == phase]
-
-
-def last_activity(workspace: Path) -> float | None:
-    """Return when a queued upload of any owner last changed, in Unix time; None if none is queued."""
-    queued = (upload for root in _roots(workspace) for upload in list_queued(root))
-    states = [upload.folder / "state.json" for upload in queued]
-    return max((state.stat().st_mtime for state in states), default=None)
 
 
 def remove_old(workspace: Path, *, now: float) -> None:

@@ -25,11 +25,7 @@ EXCLUDED_TABLES = frozenset(
         "people_peopleprogress",
         "people_personcount",
         "owner_setuplink",
-        # The job queue, which is filled again from evidence_event.
-        "procrastinate_events",
-        "procrastinate_jobs",
-        "procrastinate_periodic_defers",
-        "procrastinate_workers",
+        "operations_job",  # when this server runs its jobs
     }
 )
 OWNER_COLUMN = "owner_id"

@@ -9,12 +9,12 @@ from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from django.db import connection
 from django.test import Client as HttpClient
 from django.utils import timezone
 from standardwebhooks import Webhook
 
-from evidence.events.event_scheduler import attempt_delivery, enqueue_events
+from evidence.events.event_scheduler import SENDABLE, attempt_delivery, create_events
+from evidence.models.events import Event
 from tests.world import Answer, World
 
 
@@ -130,25 +130,16 @@ def create_active_subscription(
     return path, created.body["secret"]
 
 
-def take_enqueued_event_ids() -> list[str]:
-    """Remove the queued jobs, and return the ids of their events."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "WITH gone AS (DELETE FROM procrastinate_jobs WHERE status = 'todo' RETURNING id, args)"
-            " SELECT args->>'event_id' FROM gone ORDER BY id"
-        )
-        return [event_id for (event_id,) in cursor.fetchall()]
-
-
-def enqueue_round(now: datetime | None = None) -> list[str]:
-    """Run one scheduler round, and return the ids of the enqueued events."""
+def create_round(now: datetime | None = None) -> list[str]:
+    """Create the events of visible changes, and return the ids of those that are due."""
     moment = now or timezone.now()
-    list(enqueue_events(clock=lambda: moment))
-    return take_enqueued_event_ids()
+    list(create_events(clock=lambda: moment))
+    queued = Event.unscoped.filter(SENDABLE, status=Event.Status.QUEUED, due_at__lte=moment)
+    return list(queued.order_by("due_at", "event_id").values_list("event_id", flat=True))
 
 
 def deliver_round(now: datetime | None = None) -> None:
-    """Run one scheduler round, and deliver the enqueued events."""
+    """Create the events of visible changes, and make an attempt for each one that is due."""
     moment = now or timezone.now()
-    for event_id in enqueue_round(moment):
+    for event_id in create_round(moment):
         attempt_delivery(event_id, clock=lambda: moment)

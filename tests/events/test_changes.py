@@ -22,8 +22,8 @@ from tests.events.receiving import (
     SUBSCRIPTIONS,
     Receiver,
     create_active_subscription,
+    create_round,
     deliver_round,
-    enqueue_round,
     send_json,
 )
 from tests.world import CHAT, PERSONAL, WORK, World, mail
@@ -112,7 +112,7 @@ def test_hidden_changes_create_no_event(world: World, receiver: Receiver, what: 
 
     HIDDEN[what](world)
 
-    assert enqueue_round() == []
+    assert create_round() == []
     assert not Event.unscoped.filter(type=Event.Type.CHANGED).exists()
     # The hidden change is checked once; a later visible change is sent as usual.
     world.put(message_row())
@@ -141,18 +141,17 @@ def test_reverted_change_is_not_sent(world: World, receiver: Receiver) -> None:
     world.put((PERSONAL, "messages", dict(m2(), subject="Oh")))
     world.put((PERSONAL, "messages", m2()))
 
-    assert enqueue_round() == []
+    assert create_round() == []
 
 
 def test_changes_of_one_stream_are_coalesced(world: World, receiver: Receiver) -> None:
     create_active_subscription(world, receiver)
     for number in range(3):
         world.put(message_row(f"n{number}"))
-    enqueue_round()
+    [event_id] = create_round()
     world.put(message_row("late"))
-    assert enqueue_round() == []  # the one on its way has yet to arrive
+    assert create_round() == [event_id]  # the one on its way has yet to arrive
 
-    Event.unscoped.update(enqueued=False)
     deliver_round()
     deliver_round()
 
@@ -215,7 +214,7 @@ ENDED: dict[str, Change] = {
 def test_revocation_drops_queued_events(world: World, receiver: Receiver, what: str) -> None:
     create_active_subscription(world, receiver)
     world.put(message_row())
-    [event_id] = enqueue_round()
+    [event_id] = create_round()
 
     ENDED[what](world)
     attempt_delivery(event_id)
@@ -230,7 +229,7 @@ def test_revocation_drops_queued_events(world: World, receiver: Receiver, what: 
 def test_events_wait_while_grant_is_paused(world: World, receiver: Receiver) -> None:
     create_active_subscription(world, receiver)
     world.put(message_row())
-    [event_id] = enqueue_round()
+    [event_id] = create_round()
     client_id = world.packages["bob"].client_id
 
     pause_client(client_id, now=timezone.now())
@@ -253,7 +252,7 @@ def test_events_wait_while_one_grant_of_package_is_paused(
         package=world.packages["dora"], streams__contains=[{"instance_ids": [PERSONAL]}]
     )
     world.put(message_row())
-    late = enqueue_round() if noticed else []
+    late = create_round() if noticed else []
 
     Grant.unscoped.filter(pk=paused.pk).update(paused_at=timezone.now())
     for event_id in late:
@@ -271,7 +270,7 @@ def test_ended_connection_creates_no_event(world: World, receiver: Receiver) -> 
 
     create_active_subscription(world, receiver)
     world.put(message_row())
-    [event_id] = enqueue_round()
+    [event_id] = create_round()
 
     Connection.unscoped.filter(pk=PERSONAL).update(status=Connection.Status.REVOKED)
     attempt_delivery(event_id)
@@ -283,7 +282,7 @@ def test_ended_connection_creates_no_event(world: World, receiver: Receiver) -> 
 def test_narrowed_grant_drops_queued_event(world: World, receiver: Receiver) -> None:
     create_active_subscription(world, receiver)
     world.put((PERSONAL, "messages", dict(m2(), subject="Another")))
-    [event_id] = enqueue_round()
+    [event_id] = create_round()
 
     narrow_grant(
         world.grants["bob"][0].grant_id,
@@ -338,7 +337,7 @@ def test_delivery_counts_and_waits_at_the_grant_limit(world: World, receiver: Re
 
     assert receiver.changes == []
     event = Event.unscoped.get(type=Event.Type.CHANGED)
-    assert (event.status, event.enqueued, event.attempts) == ("queued", False, 0)
+    assert (event.status, event.attempts) == ("queued", 0)
     assert event.due_at > timezone.now()
     set_quotas(grant_id, {}, now=timezone.now())
     deliver_round(event.due_at)
@@ -350,7 +349,7 @@ def test_event_is_not_sent_if_ledger_fails(
 ) -> None:
     create_active_subscription(world, receiver)
     world.put(message_row())
-    [event_id] = enqueue_round()
+    [event_id] = create_round()
 
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError

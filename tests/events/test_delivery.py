@@ -18,8 +18,8 @@ from evidence.models.events import Event, Subscription
 from tests.events.receiving import (
     Receiver,
     create_active_subscription,
+    create_round,
     deliver_round,
-    enqueue_round,
     send_json,
 )
 from tests.events.test_changes import message_row
@@ -50,7 +50,7 @@ def test_retries_follow_schedule_then_disable_subscription(
         spread = (event.due_at - now).total_seconds() / wait
         assert (event.attempts, event.answered) == (number, 500)
         assert 0.8 <= spread <= 1.2
-        assert enqueue_round(event.due_at - timedelta(seconds=1)) == []
+        assert create_round(event.due_at - timedelta(seconds=1)) == []
         now = event.due_at
         deliver_round(now)
 
@@ -61,7 +61,7 @@ def test_retries_follow_schedule_then_disable_subscription(
         "disabled_failure",
         "delivery_failed",
     )
-    assert enqueue_round(now + timedelta(days=30)) == []
+    assert create_round(now + timedelta(days=30)) == []
 
 
 def test_undelivered_changes_are_sent_after_reenabling(world: World, receiver: Receiver) -> None:
@@ -72,7 +72,7 @@ def test_undelivered_changes_are_sent_after_reenabling(world: World, receiver: R
     assert world.get(path).body["disabled_reason"] == "receiver_gone"
     world.put(message_row("m10"))
     receiver.status = 200
-    assert enqueue_round() == []
+    assert create_round() == []
 
     send_json(world, "PATCH", path, enabled=True)
     deliver_round()
@@ -149,7 +149,7 @@ def test_first_of_two_concurrent_attempts_counts(world: World, receiver: Receive
     """A worker that counted as dead can still store its outcome."""
     create_active_subscription(world, receiver)
     world.put(message_row())
-    [event_id] = enqueue_round()
+    [event_id] = create_round()
     receiver.status = 500
 
     def slow(message: Any) -> WebhookResponse:
@@ -168,7 +168,7 @@ def test_subscription_disabled_during_attempt_stays_disabled(
     path, _ = create_active_subscription(world, receiver)
     send_json(world, "PATCH", path, enabled=False)
     send_json(world, "PATCH", path, enabled=True)
-    [event_id] = enqueue_round()
+    [event_id] = create_round()
 
     def send(message: Any) -> WebhookResponse:
         send_json(world, "PATCH", path, enabled=False)

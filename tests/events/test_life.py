@@ -17,8 +17,8 @@ from tests.events.receiving import (
     SUBSCRIPTIONS,
     Receiver,
     create_active_subscription,
+    create_round,
     deliver_round,
-    enqueue_round,
     send_json,
 )
 from tests.world import World
@@ -378,4 +378,4 @@ def test_capability_document_matches_limits(world: World) -> None:
 
 
 def test_no_job_is_created_without_subscriptions(world: World) -> None:
-    assert enqueue_round() == []
+    assert create_round() == []

@@ -1,6 +1,5 @@
 """Uploads that several processes could import at the same moment."""
 
-import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -141,18 +140,3 @@ def test_two_that_begin_the_same_export_at_once_make_one_run(
     again()
 
     assert ImportRun.unscoped.get().status == ImportRun.Status.FINISHED
-
-
-@pytest.mark.django_db(transaction=True)
-def test_health_knows_when_an_import_last_made_progress(workspace: Path) -> None:
-    upload = queue_upload(workspace)
-    os.utime(upload.folder / "state.json", (1_000, 1_000))
-    assert uploads.last_activity(workspace) == 1_000
-
-    work(workspace, stop_early=True)
-
-    since = uploads.last_activity(workspace)
-    assert since is not None
-    assert since > 1_000
-    upload.save(phase="done")
-    assert uploads.last_activity(workspace) is None

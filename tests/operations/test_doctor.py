@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,8 +15,10 @@ import pytest
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import call_command
 from django.db import connections
+from django.utils import timezone
 
 from operations.doctor import HOSTS, Finding, Outcome, Side, diagnose
+from operations.models import Job
 from pdpp_site import mcp_endpoints
 from pdpp_site.asgi_app import AsgiApp
 from tests.operations.proxy import (
@@ -331,13 +334,13 @@ def test_cors_headers_do_not_matter(run_doctor: Diagnose) -> None:
     assert Outcome.FAILS not in {finding.outcome for finding in run_doctor(cors)}
 
 
-def test_missing_background_worker_is_a_warning(run_doctor: Diagnose, settings: Any) -> None:
-    settings.PDPP_BACKGROUND = False
+def test_missing_background_worker_is_a_warning(run_doctor: Diagnose) -> None:
+    Job.unscoped.create(name="upkeep", due_at=timezone.now() - timedelta(days=1))
 
     problem = first_problem(run_doctor())
 
     assert (problem.code, problem.outcome) == ("work_waits", Outcome.WARNS)
-    assert "No server is running background jobs" in problem.seen
+    assert "Background jobs have been waiting since" in problem.seen
     assert "manage.py run" in problem.change
 
 

@@ -5,9 +5,10 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,41 +24,14 @@ from typing_extensions import override
 
 from evidence.models.owners import Owner, acting_for, first_owner
 from evidence.search.embedding import configured_embedder
-from importers.runs.background import ImportWorker
-from importers.sources.background import SyncWorker
-from operations import (
-    background_jobs,
-    demo_data,
-    event_worker,
-    job_wakeups,
-    leader_lock,
-    schema_version,
-)
-from operations.background_jobs import Job
-from operations.backup import schedule
+from operations import background_jobs, demo_data, jobs, schema_version
 from operations.demo_data import DemoTokens
-from operations.notifications import delivery
 from owner.accounts import setup
-from owner.records import people_index
 from owner.setup_snippets import MCP, REST, token_snippets
-from pdpp_site import reloader
+from pdpp_site import background, reloader
 from pdpp_site import server as pdpp_site_server
 
 MIN_POSTGRES_VERSION = 15
-WOKEN_JOBS = (
-    background_jobs.for_changed_owners(background_jobs.vectors),
-    background_jobs.words,
-    background_jobs.for_changed_owners(people_index.people),
-    background_jobs.erasures,
-)
-"""Jobs that one process at a time runs whenever there is something to do."""
-
-JOBS = (
-    (background_jobs.upkeep, background_jobs.UPKEEP_SECONDS, None),
-    (delivery.notifications, delivery.INTERVAL_SECONDS, None),
-    (schedule.backups, schedule.CHECK_SECONDS, background_jobs.MAX_IDLE_SECONDS),
-)
-"""Jobs that one process at a time runs repeatedly, with the shortest and longest pause in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +75,10 @@ class Command(BaseCommand):
         info = _startup_info()
         # Before threads start: threads importing each other's modules could deadlock.
         importlib.import_module("pdpp_site.asgi")
-        jobs = _background_jobs() if settings.PDPP_BACKGROUND else contextlib.nullcontext()
-        with _database_watchdog(), jobs:
+        work: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if settings.PDPP_BACKGROUND:
+            work = jobs.run_jobs(background.registry())
+        with _database_watchdog(), work:
             pdpp_site_server.serve(
                 bound, ready=lambda: show_banner(info, seconds=time.monotonic() - began)
             )
@@ -137,56 +113,15 @@ def _database_watchdog() -> contextlib.AbstractContextManager[None]:
     """Restart the embedded PostgreSQL if it dies. A database in DATABASE_URL is not ours to restart."""
     if not settings.EMBEDDED:
         return contextlib.nullcontext()
-    job = background_jobs.restart_database(settings.PDPP_VAR / "postgres")
-    return background_jobs.run_repeatedly(job, pause=background_jobs.DATABASE_CHECK_SECONDS)
-
-
-@contextlib.contextmanager
-def _background_jobs() -> Iterator[None]:
-    """Run background jobs, or stand by to take over from the process that runs them."""
-    turn = leader_lock.LeaderLock(leader_lock.BACKGROUND_JOBS)
-    imports = ImportWorker(
-        settings.PDPP_VAR / "imports",
-        watch=Path(settings.PDPP_WATCH) if settings.PDPP_WATCH else None,
-        seconds=settings.PDPP_WATCH_SECONDS,
-        may_watch=turn.is_leader,
-    )
-    syncs = SyncWorker()
-    look = min(settings.PDPP_WATCH_SECONDS, background_jobs.MAX_IDLE_SECONDS)
-    with (
-        contextlib.closing(turn),
-        job_wakeups.listen(),
-        _run_jobs(turn, (*WOKEN_JOBS, syncs.sources)),
-        background_jobs.run_repeatedly(imports.job, max_pause=look),
-        event_worker.deliver_events(),
-        contextlib.closing(imports),
-        contextlib.closing(syncs),
-    ):
-        yield
-
-
-@contextlib.contextmanager
-def _run_jobs(turn: leader_lock.LeaderLock, woken: Iterable[Job]) -> Iterator[None]:
-    with contextlib.ExitStack() as jobs:
-        for job in woken:
-            jobs.enter_context(
-                background_jobs.run_repeatedly(
-                    job, max_pause=background_jobs.MAX_IDLE_SECONDS, may_run=turn.is_leader
-                )
-            )
-        for job, pause, max_pause in JOBS:
-            jobs.enter_context(
-                background_jobs.run_repeatedly(
-                    job, pause=pause, max_pause=max_pause, may_run=turn.is_leader
-                )
-            )
-        yield
+    restart = partial(background_jobs.restart_database, settings.PDPP_VAR / "postgres")
+    return jobs.run_every(background_jobs.DATABASE_CHECK_SECONDS, restart)
 
 
 def _prepare() -> None:
     with schema_version.migrate_once():
         if settings.EMBEDDED and settings.PDPP_DEMO and not demo_data.is_demo_loaded():
             call_command("seed", owner=first_owner(timezone.now()).owner_id)
+    jobs.register(job.name for job in background.registry())
 
 
 def _startup_info() -> StartupInfo:
