@@ -1,6 +1,5 @@
 """A warning about background jobs that wait, fail, or that no server runs."""
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.db import Error, connection
@@ -15,12 +14,17 @@ STALLED_AFTER = timedelta(minutes=10)
 """Time for which a job may wait or fail before health reports it."""
 
 
-def background_warning(names: Iterable[str], now: datetime) -> str | None:
-    """Return a public warning about the jobs of these names, or None. One query."""
+def background_warning(now: datetime) -> str | None:
+    """Return a public warning about background jobs, or None, and release the connection."""
     try:
-        since = jobs.waiting_since(names, now=now)
+        return jobs_warning(now)
     except (Error, OSError):
         return None  # schema_version.not_ready_reason reports a failing database
     finally:
         connection.close()
+
+
+def jobs_warning(now: datetime) -> str | None:
+    """Return a warning about background jobs, or None. One query."""
+    since = jobs.waiting_since(now)
     return JOBS_WAIT.format(since=since) if since and now - since > STALLED_AFTER else None

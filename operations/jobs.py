@@ -66,7 +66,10 @@ class Job:
 
 
 REGISTER = """
--- Add jobs that have no row. Parameter: names.
+-- Add jobs that have no row, and forget others that no process did for a day. Parameters: names, twice.
+WITH gone AS (
+    DELETE FROM operations_job WHERE name <> ALL(%s) AND due_at < now() - interval '1 day'
+)
 INSERT INTO operations_job (name, due_at, worker)
 SELECT name, now(), '' FROM unnest(%s::text[]) AS name
 ON CONFLICT DO NOTHING
@@ -83,9 +86,9 @@ WHERE name IN (
 RETURNING name, due_at
 """
 RENEW = """
--- Prolong the leases of a worker, and return its jobs. Parameters: seconds, the worker.
+-- Prolong the leases of a worker, and return its jobs. Parameters: seconds, the worker, names.
 UPDATE operations_job SET leased_until = now() + make_interval(secs => %s)
-WHERE worker = %s AND leased_until IS NOT NULL
+WHERE worker = %s AND name = ANY(%s) AND leased_until IS NOT NULL
 RETURNING name
 """
 FINISH = """
@@ -103,9 +106,9 @@ SELECT extract(epoch FROM min(greatest(due_at, leased_until)) - now())::float8
 FROM operations_job WHERE name = ANY(%s)
 """
 WAITING_SINCE = """
--- Return since when the first job fails, or waits for a process. Parameters: names, now.
+-- Return since when the first job fails, or waits for a process. Parameter: now.
 SELECT min(coalesce(failing_since, due_at)) FROM operations_job
-WHERE name = ANY(%s) AND (failing_since IS NOT NULL OR leased_until IS NULL OR leased_until < %s)
+WHERE failing_since IS NOT NULL OR leased_until IS NULL OR leased_until < %s
 """
 
 
@@ -115,13 +118,14 @@ def notify() -> None:
 
 
 def register(names: Iterable[str]) -> None:
-    """Add jobs to the table, so that health knows of them before a process runs them."""
-    _query(REGISTER, list(names))
+    """Add all jobs to the table, so that health knows of them before a process runs them."""
+    known = list(names)
+    _query(REGISTER, known, known)
 
 
-def waiting_since(names: Iterable[str], *, now: datetime) -> datetime | None:
+def waiting_since(now: datetime) -> datetime | None:
     """Return since when a job fails or waits for a process; it may be in the future."""
-    since: datetime | None = _query(WAITING_SINCE, list(names), now)[0][0]
+    since: datetime | None = _query(WAITING_SINCE, now)[0][0]
     return since
 
 
@@ -181,9 +185,12 @@ class _Worker:
         self._threads = [threading.Thread(target=run, name=name) for name, run in targets.items()]
 
     def start(self) -> None:
-        register(job.name for lane in self._lanes for job in lane.jobs)
+        self.register()
         for thread in self._threads:
             thread.start()
+
+    def register(self) -> None:
+        register(job.name for lane in self._lanes for job in lane.jobs)
 
     def stop(self) -> None:
         """Stop between two steps; the leases are kept until what a job began has ended."""
@@ -223,7 +230,7 @@ class _Worker:
         sources = [own.fileno(), self._stop_reader]
         while self._stop_reader not in select.select(sources, [], [], RENEW_SECONDS)[0]:
             taken = {name for lane in self._lanes for name in lane.running.copy()}
-            cursor.execute(RENEW, [LEASE_SECONDS, self.id])  # reads notifications, too
+            cursor.execute(RENEW, [LEASE_SECONDS, self.id, list(taken)])  # reads notifications, too
             kept = {name for (name,) in cursor.fetchall()}
             for lane in self._lanes:
                 lane.lost |= taken - kept
@@ -304,6 +311,8 @@ class _Lane:
     def _rest(self) -> None:
         """Wait until a job can be taken, or until one is woken."""
         [(left,)] = _query(SECONDS_LEFT, [job.name for job in self.jobs])
+        if left is None:  # a backup was restored
+            self.worker.register()
         connection.close()
         if not self.worker.stopped.is_set():
             self.woken.wait(min(max(0.01, left or 0), MAX_IDLE_SECONDS))
@@ -334,7 +343,6 @@ class _Lane:
         return pause
 
     def _end(self, run: _Run, *, pause: float, has_failed: bool = False) -> None:
-        del self.running[run.job.name]
         try:
             if isinstance(run.steps, Generator):
                 run.steps.close()
@@ -342,6 +350,7 @@ class _Lane:
         except Exception as error:  # noqa: BLE001 - the lease runs out
             logger.warning("background job %s did not end: %s", run.job.name, type(error).__name__)
             self._reconnect()
+        del self.running[run.job.name]
 
     def _reconnect(self) -> None:
         with contextlib.suppress(Error):

@@ -20,13 +20,14 @@ from evidence.access.permission_requests import link_token, open_requests, reque
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Package
-from evidence.models.owners import current_owner
+from evidence.models.owners import Owner, current_owner
 from importers.runs.store import stopped_runs
 from importers.sources import status as account_status
 from importers.sources.account_store import list_accounts
 from operations.backup import plans, schedule
 from operations.backup import schedule as backup_status
 from operations.demo_data import CLIENT_NAME, remove_demo
+from operations.health import jobs_warning
 from operations.notifications.store import list_channels
 from owner.accounts.setup import recent_link
 from owner.overview import RECENT, overview, recent_readings
@@ -57,6 +58,7 @@ def attention(owner_id: str, *, now: datetime) -> list[Attention]:
         *_refusals(owner_id, now),
         *_imports(owner_id, now),
         *_live_accounts(owner_id, now),
+        *_background_jobs(owner_id, now),
         *_backups(owner_id, now),
         *_ending(owner_id, now),
         *_channels(owner_id),
@@ -91,6 +93,13 @@ def _permission_requests(owner_id: str, now: datetime) -> list[Attention]:
         for row in open_requests(owner_id, now=now)
         if (token := link_token(row)) is not None
     ]
+
+
+def _background_jobs(owner_id: str, now: datetime) -> Iterator[Attention]:
+    """Yield what an administrator should know of the server's jobs."""
+    warning = jobs_warning(now)
+    if warning and Owner.unscoped.filter(pk=owner_id, is_administrator=True).exists():
+        yield Attention(warning, "Status", "/readyz")
 
 
 def _refusals(owner_id: str, now: datetime) -> list[Attention]:

@@ -23,7 +23,7 @@ from evidence.api.authentication import METADATA_PATH, ON_ACCEPTED_KEY, public_u
 from evidence.errors import ApiException, MisdirectedRequest
 from mcp_adapter.streamable_http import EVENT_PATHS, MCP_PATHS, McpEndpoint
 from operations import access_log, health, schema_version
-from pdpp_site import background, security_headers
+from pdpp_site import security_headers
 from pdpp_site.connections import RunningRequests
 from pdpp_site.fair_queue import Callers, FairQueue
 from pdpp_site.long_poll import LongPolls, is_long_poll
@@ -75,7 +75,6 @@ class AsgiApp:
         )
         self._long_polls = LongPolls()
         self._probe = ThreadPoolExecutor(1, thread_name_prefix="readyz")
-        self._jobs = [job.name for job in background.registry()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -183,9 +182,7 @@ class AsgiApp:
         if reason is not None:
             await _send_json(send, status=503, body={"status": "unready", "reason": reason})
             return
-        warning = await loop.run_in_executor(
-            self._probe, health.background_warning, self._jobs, timezone.now()
-        )
+        warning = await loop.run_in_executor(self._probe, health.background_warning, timezone.now())
         body = {"status": "ready"} | ({"warning": warning} if warning else {})
         await _send_json(send, status=200, body=body)
 

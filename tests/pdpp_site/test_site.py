@@ -91,7 +91,7 @@ def test_readiness_tells_why_not(
     reason: str | None, status: int, body: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema_version, "not_ready_reason", lambda: reason)
-    monkeypatch.setattr(health, "background_warning", lambda names, now: None)
+    monkeypatch.setattr(health, "background_warning", lambda now: None)
 
     with served(site()) as web:
         answer = web.get("/readyz")
@@ -101,7 +101,7 @@ def test_readiness_tells_why_not(
 
 def test_readiness_warns_of_work_that_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_version, "not_ready_reason", lambda: None)
-    monkeypatch.setattr(health, "background_warning", lambda names, now: health.JOBS_WAIT)
+    monkeypatch.setattr(health, "background_warning", lambda now: health.JOBS_WAIT)
 
     with served(site()) as web:
         answer = web.get("/readyz")

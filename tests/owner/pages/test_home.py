@@ -12,7 +12,9 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, register_client
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant, Package
+from evidence.models.owners import Owner
 from importers.models import ImportRun
+from operations.models import Job
 from tests.ledger.test_tripwire import filled, read
 from tests.owner.pages.browser import Browser
 from tests.world import BANK, NOW, PERSONAL, WORK, World
@@ -88,6 +90,15 @@ def test_it_says_what_needs_attention(world: World, home: Browser) -> None:
     assert "1 call of Bob was refused in the last 7 days." in page.text
     assert "The import of june.csv stopped before its end." in page.text
     assert "Access of Eve to Bank ends on" in page.text
+
+
+def test_it_tells_an_administrator_of_jobs_that_nobody_does(world: World, home: Browser) -> None:
+    Job.unscoped.create(name="upkeep", due_at=timezone.now() - timedelta(hours=1))
+    told = "Background jobs have been waiting since"
+    assert told in home.open("/").text
+
+    Owner.unscoped.update(is_administrator=False)
+    assert told not in home.open("/").text
 
 
 def test_a_tripwire_is_the_first_thing_that_needs_attention(
