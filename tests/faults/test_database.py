@@ -13,7 +13,7 @@ import httpx2
 import psycopg
 import pytest
 
-from operations.postgres.installation import EmbeddedPostgresError
+from operations.postgres.installation import EmbeddedPostgresError, server_account
 from operations.postgres.server import EmbeddedPostgres
 from tests.faults.load import Load, hold_to_account
 from tests.pdpp_site.installation import Installation, installed, running
@@ -24,10 +24,8 @@ pytestmark = pytest.mark.faults
 
 def postgres(installation: Installation) -> EmbeddedPostgres:
     """The server of an installation, for a test to be rough with."""
-    from operations.postgres import installation
-
     server = EmbeddedPostgres(installation.var / "postgres")
-    server.account = installation.server_account(server.data)
+    server.account = server_account(server.data)
     return server
 
 
