@@ -25,7 +25,6 @@ from importers.runs.store import stopped_runs
 from importers.sources import status as account_status
 from importers.sources.account_store import list_accounts
 from operations.backup import plans, schedule
-from operations.backup import schedule as backup_status
 from operations.demo_data import CLIENT_NAME, remove_demo
 from operations.health import jobs_warning
 from operations.notifications.store import list_channels
@@ -140,7 +139,7 @@ def _backups(owner_id: str, now: datetime) -> list[Attention]:
     plan, copies = plans.get_plan(owner_id), plans.list_copies(owner_id)
     if not copies and not Connection.unscoped.filter(owner_id=owner_id, demo=False).exists():
         return []
-    lines = backup_status.notices(plan, copies, now=now)
+    lines = schedule.notices(plan, copies, now=now)
     return [Attention(line, "Backups", reverse("backups")) for line in lines]
 
 

@@ -24,7 +24,9 @@ def registry() -> Sequence[Job]:
         settings.PDPP_VAR / "imports", watch=watch, seconds=settings.PDPP_WATCH_SECONDS
     )
     vectors = background_jobs.for_changed_owners(background_jobs.vectors)
-    people = background_jobs.for_changed_owners(people_index.people)
+    people = background_jobs.for_changed_owners(
+        lambda: background_jobs.with_rests(people_index.derive_people())
+    )
     return (
         Job(name="erasures", lane="urgent", steps=background_jobs.erasures),
         Job(name="events", lane="events", steps=deliver_events),

@@ -22,7 +22,6 @@ from evidence.models.owners import Owner, current_owner
 from evidence.write import record_fields
 from evidence.write.locks import lock_connections
 from evidence.write.targets import connection_targets
-from operations import background_jobs
 from owner.records import mentions
 from owner.records.mentions import FoundMention
 from owner.records.models import Mention, PeopleProgress, PersonMerge
@@ -77,11 +76,6 @@ class PeopleStream:
     def _is_contact(self, at: datetime) -> bool:
         """Return whether the time of a record is one of contact: of no card and no sender's mistake."""
         return not self.roles.is_contact_card and is_plausible(self.roles.stream, at.date())
-
-
-def people() -> Iterator[int]:
-    """Derive the people of an owner's new and changed records in the background."""
-    yield from background_jobs.with_rests(derive_people())
 
 
 def derive_people() -> Iterator[int]:

@@ -200,12 +200,10 @@ class Command(OwnerCommand):
 
     def _watch(self, folder: Path) -> None:
         self.stdout.write(f"Watching {folder}; Ctrl-C ends it.")
-        imports = ImportWorker(
-            settings.PDPP_VAR / "imports", watch=folder, seconds=0, only=current_owner()
-        )
+        workspace = settings.PDPP_VAR / "imports"
+        imports = ImportWorker(workspace, watch=folder, seconds=0, only=current_owner())
         while True:
-            for _ in imports.job():
-                pass
+            list(imports.job())
             time.sleep(WATCH_SECONDS)
 
     def _try(self, part: ExportPart) -> None:
