@@ -14,9 +14,10 @@ from operations.postgres.server import url
 MIB = 1024 * 1024
 WRITES, PAGE_BYTES = 21, 8192
 PARTS = """
-SELECT p.relname, sum(pg_table_size(i.inhrelid)), sum(pg_indexes_size(i.inhrelid))
-FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
-WHERE p.relname IN ('evidence_record', 'evidence_searchtext', 'evidence_recordchange')
+-- A table that is not partitioned is its own only part.
+SELECT t.name, sum(pg_table_size(p.relid)), sum(pg_indexes_size(p.relid))
+FROM unnest('{evidence_record,evidence_searchtext,evidence_recordchange}'::text[]) AS t (name),
+    pg_partition_tree(t.name::regclass) AS p
 GROUP BY 1
 """
 TERMS = """
