@@ -17,7 +17,6 @@
 # make office    read the text of Word, Excel, PowerPoint and OpenDocument files in imports
 # make ocr       recognize the text of scans and pictures in imports
 # make outlook   read data files of Outlook (.pst, .ost) in imports
-# make s3        keep backups in a store that speaks the protocol of Amazon S3
 # make semantic  install semantic and hybrid search: a model that runs without a network
 # make non-interference  compare all responses before and after 10,000 changes that the grant hides;
 #             HIDDEN_CHANGES sets the number; make test runs a short form
@@ -52,7 +51,7 @@ TREE := .ci .devcontainer .editorconfig .pre-commit-config.yaml Makefile $(wildc
 # Without bytecode, each process of the tests compiles the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: screenshots trace agent-eval audit bench conformance corpus coverage faults hosts import-large lock non-interference ocr office outlook psql relevance s3 seed semantic shell run sign-in test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
+.PHONY: screenshots trace agent-eval audit bench conformance corpus coverage faults hosts import-large lock non-interference ocr office outlook psql relevance seed semantic shell run sign-in test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -158,8 +157,6 @@ ocr: .venv/ocr
 
 outlook: .venv/outlook
 
-s3: .venv/s3
-
 semantic: .venv/semantic
 
 screenshots: .venv/development
@@ -200,15 +197,11 @@ clean:
 	$(INSTALL) -r requirements-outlook.txt
 	touch $@
 
-.venv/s3: requirements-s3.txt .venv/runtime
-	$(INSTALL) -r requirements-s3.txt
-	touch $@
-
 .venv/development: pyproject.toml .venv/runtime
 	$(INSTALL) --group dev
 	touch $@
 
-.venv/extras-tests: .venv/development .venv/s3 .venv/semantic .venv/ocr .venv/office .venv/outlook
+.venv/extras-tests: .venv/development .venv/semantic .venv/ocr .venv/office .venv/outlook
 	$(INSTALL) --group extras-tests
 	touch $@
 

@@ -12,7 +12,7 @@ class OperationsConfig(AppConfig):
 
     @override
     def ready(self) -> None:
-        from operations.backup.plans import BackupData
+        from operations.backup.schedule import BackupData
         from operations.notifications.store import NotificationData
 
         app_data.register(BackupData())

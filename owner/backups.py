@@ -1,7 +1,6 @@
-"""Backups: the recovery key, the schedule and its places, the copies, and drills."""
+"""Backups: the recovery key, the schedule and its folder, the copies, and drills."""
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,12 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
-from typing_extensions import override
 
 from evidence.models.owners import current_owner
-from importers.core.source_http import parse_url
 from operations import jobs
-from operations.backup import plans, schedule
-from operations.backup.errors import BackupError
-from operations.backup.keys import RecoveryKey, fingerprint
-from operations.backup.models import BackupCopy, BackupPlan
-from operations.backup.schedule import folder_error, is_folder
-from operations.backup.store import Store, open_store
+from operations.backup import schedule
+from operations.backup.keys import BackupError, RecoveryKey, fingerprint, open_file_key
+from operations.backup.models import BackupCopy
 from owner.accounts import step_up
 from owner.permissions import owner_required
 from owner.site import owner
@@ -38,39 +32,39 @@ LATEST = 60
 @owner_required
 def backups_page(request: HttpRequest) -> HttpResponse:
     """Show the plan and the copies; a button makes a backup now."""
-    plan = plans.get_plan(current_owner())
+    plan = schedule.get_plan(current_owner())
+    folder = schedule.folder_of(plan)
+    can_back_up = bool(plan.recipient and folder)
     if request.method == "POST":
-        if not has_place(plan):
-            messages.error(request, "Create a recovery key and choose a folder or a store first.")
-        else:
-            plans.back_up_now(current_owner(), now=timezone.now())
+        if can_back_up:
+            schedule.back_up_now(current_owner(), now=timezone.now())
             jobs.notify()
             messages.success(request, "A backup starts within a few seconds.")
+        else:
+            messages.error(request, "Create a recovery key and choose a folder first.")
         return redirect("backups")
-    copies = plans.list_copies(current_owner())
+    copies = schedule.list_copies(current_owner())
+    is_administrator = owner().is_administrator
     context = {
         "here": "backups",
         "plan": plan,
-        "fingerprint": fingerprint(bytes(plan.public_key)) if plan.public_key else "",
-        "has_place": has_place(plan),
+        "fingerprint": fingerprint(plan.recipient),
+        "folder": folder if is_administrator or not folder else "the administrator's",
+        "shows_folders": is_administrator,
+        "can_back_up": can_back_up,
         "is_due": plan.due_at is not None and plan.due_at <= timezone.now(),
-        "latest": schedule.latest(copies),
+        "latest": schedule.latest(plan, copies),
         "notices": schedule.notices(plan, copies, now=timezone.now()),
         "copies": [_card(copy) for copy in copies[:LATEST]],
     }
     return render(request, "owner/backups/list.html", context)
 
 
-def has_place(plan: BackupPlan) -> bool:
-    """Return whether a backup can be made."""
-    return plan.public_key is not None and bool(plan.folder or plan.store)
-
-
 def _card(copy: BackupCopy) -> dict[str, Any]:
     return {
         "copy": copy,
-        "is_missing": is_folder(copy) and not Path(copy.place, copy.name).is_file(),
-        "is_waiting": copy.drill_secret is not None,
+        "is_missing": not Path(copy.folder, copy.name).is_file(),
+        "is_waiting": copy.drill_key is not None,
     }
 
 
@@ -80,13 +74,13 @@ def recovery_key_page(request: HttpRequest) -> HttpResponse:
     """Create a recovery key in a session that was confirmed just now, and show its words this once."""
     if not step_up.is_recent(request):
         return redirect(step_up.url(request.path))
-    plan = plans.get_plan(current_owner())
-    context = {"here": "backups", "is_replacement": plan.public_key is not None}
+    plan = schedule.get_plan(current_owner())
+    context: dict[str, Any] = {"here": "backups", "is_replacement": bool(plan.recipient)}
     if request.method != "POST":
         return render(request, "owner/backups/key.html", context)
     key = RecoveryKey.generate()
-    plans.save_key(current_owner(), key.public_key, now=timezone.now())
-    context |= {"words": key.words, "fingerprint": fingerprint(key.public_key)}
+    schedule.save_key(current_owner(), key.recipient, now=timezone.now())
+    context["key"] = key
     return render(request, "owner/backups/words.html", context)
 
 
@@ -102,7 +96,7 @@ class ScheduleForm(forms.Form):
         label="Folder on the server",
         required=False,
         max_length=MAX_CHARS,
-        help_text="For example a mounted disk: /mnt/backups. Empty for no folder.",
+        help_text="For example a mounted disk: /mnt/backups. Other owners' backups go there too.",
     )
     hour = forms.TypedChoiceField(
         label="Back up every day at", choices=HOURS, coerce=int, empty_value=None, required=False
@@ -120,108 +114,26 @@ class ScheduleForm(forms.Form):
         try:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
-            raise ValidationError(folder_error(error, folder).text) from None
+            raise ValidationError(schedule.folder_error(error, folder).text) from None
         return str(Path(folder))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def schedule_page(request: HttpRequest) -> HttpResponse:
-    plan = plans.get_plan(current_owner())
+    plan = schedule.get_plan(current_owner())
     initial = {name: getattr(plan, name) for name in ScheduleForm.base_fields}
     form = ScheduleForm(request.POST or None, initial=initial)
     is_administrator = owner().is_administrator
-    if not (is_administrator and plans.has_others(plan)):
+    if not (is_administrator and schedule.has_others(plan)):
         del form.fields["covers_everyone"]
     if not is_administrator:  # a folder of the server is the administrator's
         del form.fields["folder"]
     if request.method == "POST" and form.is_valid():
-        plans.save_schedule(current_owner(), form.cleaned_data, now=timezone.now())
+        schedule.save_schedule(current_owner(), form.cleaned_data, now=timezone.now())
         messages.success(request, "The schedule is saved.")
         return redirect("backups")
-    context = {"here": "backups", "form": form, "title": "Schedule and folder", "plan": plan}
-    return render(request, "owner/backups/form.html", context)
-
-
-class StoreForm(forms.Form):
-    """A bucket of a store that speaks the protocol of Amazon S3."""
-
-    url = forms.CharField(
-        label="Address",
-        max_length=MAX_CHARS,
-        help_text="For example https://s3.eu-central-1.amazonaws.com",
-    )
-    region = forms.CharField(label="Region", max_length=100, initial="us-east-1")
-    bucket = forms.CharField(max_length=100)
-    folder = forms.CharField(label="Folder in the bucket", required=False, max_length=MAX_CHARS)
-    access_key = forms.CharField(
-        max_length=MAX_CHARS, widget=forms.TextInput({"autocomplete": "off"})
-    )
-    secret = forms.CharField(
-        label="Secret key",
-        required=False,
-        max_length=MAX_CHARS,
-        widget=forms.PasswordInput({"autocomplete": "new-password"}),
-        help_text="Encrypted on this server. Leave it empty to keep the stored one.",
-    )
-    allows_private = forms.BooleanField(
-        label="The store is in my own network",
-        required=False,
-        help_text="Allows private addresses, and http without encryption.",
-    )
-
-    def __init__(self, data: Any, *, plan: BackupPlan) -> None:
-        super().__init__(data, initial=plan.store or {})
-        self.plan = plan
-
-    def clean_url(self) -> str:
-        try:
-            url, _ = parse_url(self.cleaned_data["url"].rstrip("/"))
-        except ValueError:
-            raise ValidationError("Enter an address that begins with https://.") from None
-        return url
-
-    def clean_folder(self) -> str:
-        folder = str(self.cleaned_data["folder"]).strip("/")
-        return f"{folder}/" if folder else ""
-
-    @override
-    def clean(self) -> dict[str, Any]:
-        """Write and delete a small object, so that a mistake shows now."""
-        values: dict[str, Any] = super().clean() or {}
-        if self.errors:
-            return values
-        try:
-            if values["secret"]:
-                Store(self.store(values), values["secret"]).check()
-            else:
-                self.plan.store = self.store(values)
-                open_store(self.plan).check()
-        except BackupError as error:
-            raise ValidationError(error.text) from None
-        return values
-
-    def store(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in values.items() if name != "secret"}
-
-
-@sensitive_post_parameters("secret")
-@require_http_methods(["GET", "HEAD", "POST"])
-@owner_required
-def store_page(request: HttpRequest) -> HttpResponse:
-    plan = plans.get_plan(current_owner())
-    if "remove" in request.POST:
-        plans.save_store(current_owner(), None, None)
-        messages.success(request, "The store is removed. The backups in it stay.")
-        return redirect("backups")
-    form = StoreForm(request.POST or None, plan=plan)
-    if request.method == "POST" and form.is_valid():
-        values = form.cleaned_data
-        plans.save_store(current_owner(), form.store(values), values["secret"] or None)
-        messages.success(request, "The store works and is saved.")
-        return redirect("backups")
-    context = {"here": "backups", "form": form, "title": "Store", "can_remove": bool(plan.store)}
-    return render(request, "owner/backups/form.html", context)
+    return render(request, "owner/backups/form.html", {"here": "backups", "form": form})
 
 
 class DrillForm(forms.Form):
@@ -238,13 +150,15 @@ class DrillForm(forms.Form):
     def __init__(self, data: Any, *, copy: BackupCopy) -> None:
         super().__init__(data)
         self.copy = copy
-        self.secret = b""
+        self.file_key = ""
 
     def clean_words(self) -> str:
         words: str = self.cleaned_data["words"]
         try:
-            key = RecoveryKey.parse(words, expected=self.copy.fingerprint)
-            self.secret = key.open(bytes(self.copy.sealed))
+            key = RecoveryKey.parse(
+                words, fits=lambda key: key.fingerprint == self.copy.fingerprint
+            )
+            self.file_key = open_file_key(bytes(self.copy.sealed), key)
         except BackupError as error:
             raise ValidationError(error.text) from None
         return words
@@ -255,12 +169,12 @@ class DrillForm(forms.Form):
 @owner_required
 def drill_page(request: HttpRequest, number: int) -> HttpResponse:
     """Ask for the words, and have a background job restore the copy into a scratch database."""
-    copy = plans.find_copy(number, owner_id=current_owner())
+    copy = BackupCopy.unscoped.filter(pk=number).first()
     if copy is None:
         raise Http404
     form = DrillForm(request.POST or None, copy=copy)
     if request.method == "POST" and form.is_valid():
-        plans.request_drill(copy, form.secret)
+        schedule.request_drill(copy, form.file_key)
         jobs.notify()
         messages.success(
             request, "The drill starts within a few seconds. This page shows its result."

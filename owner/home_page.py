@@ -24,7 +24,7 @@ from evidence.models.owners import Owner, current_owner
 from importers.runs.store import stopped_runs
 from importers.sources import status as account_status
 from importers.sources.account_store import list_accounts
-from operations.backup import plans, schedule
+from operations.backup import schedule
 from operations.demo_data import CLIENT_NAME, remove_demo
 from operations.health import jobs_warning
 from operations.notifications.store import list_channels
@@ -136,7 +136,7 @@ def _live_accounts(owner_id: str, now: datetime) -> Iterator[Attention]:
 
 def _backups(owner_id: str, now: datetime) -> list[Attention]:
     """Return problems of backups; demo data alone needs none."""
-    plan, copies = plans.get_plan(owner_id), plans.list_copies(owner_id)
+    plan, copies = schedule.get_plan(owner_id), schedule.list_copies(owner_id)
     if not copies and not Connection.unscoped.filter(owner_id=owner_id, demo=False).exists():
         return []
     lines = schedule.notices(plan, copies, now=now)
@@ -179,7 +179,9 @@ def home(request: HttpRequest) -> HttpResponse:
         "overview": overview(gate),
         "readings": recent_readings(gate, now=now),
         "attention": attention(current_owner(), now=now),
-        "backups": schedule.latest(plans.list_copies(current_owner())),
+        "backups": schedule.latest(
+            schedule.get_plan(current_owner()), schedule.list_copies(current_owner())
+        ),
         "has_app": has_app(current_owner()),
         "days": RECENT.days,
     }

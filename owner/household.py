@@ -36,7 +36,7 @@ from evidence.write.erasure_orders import ErasureScope, create_erasure, unfinish
 from importers.runs.store import stopped_runs
 from importers.sources import status as account_status
 from importers.sources.account_store import list_accounts
-from operations.backup import plans
+from operations.backup import schedule
 from operations.erasure_text import format_counts
 from owner.accounts import setup
 from owner.form_fields import PlainForm, validate_printable
@@ -178,7 +178,7 @@ def _health(owner_id: str, now: datetime) -> Iterator[str]:
     accounts = [account_status.notice(each, now=now) for each in list_accounts(owner_id)]
     if troubled := sum(each is not None for each in accounts):
         yield f"{pluralize(troubled, 'live account')} not in order"
-    if plans.get_plan(owner_id).problem is not None:
+    if schedule.get_plan(owner_id).problem is not None:
         yield "the last backup failed"
     if unfinished_erasures():
         yield "an erasure is not finished"

@@ -17,7 +17,6 @@ from owner.backups import (
     drill_page,
     recovery_key_page,
     schedule_page,
-    store_page,
 )
 from owner.connect_page import connect, connect_status, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
@@ -87,7 +86,6 @@ urlpatterns = [
     path("backups", backups_page, name="backups"),
     path("backups/key", recovery_key_page, name="backup-key"),
     path("backups/schedule", schedule_page, name="backup-schedule"),
-    path("backups/store", store_page, name="backup-store"),
     path("backups/<int:number>/drill", drill_page, name="backup-drill"),
     path("storage", storage_page, name="storage"),
     path("owners", owners_page, name="owners"),

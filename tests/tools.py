@@ -10,12 +10,15 @@ import shutil
 import pytest
 
 PACKAGES = {
+    "age": "age",
     "caddy": "caddy",
     "chromedriver": "chromium and chromium-driver",
     "chromium": "chromium and chromium-driver",
     "dovecot": "dovecot-imapd",
     "nginx": "nginx-light",
     "pgbouncer": "pgbouncer",
+    "rclone": "rclone",
+    "restic": "restic",
     "systemd-analyze": "systemd",
 }
 """Debian's packages by program. `make test-tools` installs them."""

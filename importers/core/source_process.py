@@ -242,14 +242,13 @@ def connect_filtered(host: str, port: int, *, private: bool) -> socket.socket:
 class ServerNetwork:
     """The network of the server itself, for libraries: every connection goes through the filter."""
 
-    def __init__(self, *, allows_private: bool, seconds: float, allows_plain: bool = False) -> None:
+    def __init__(self, *, allows_private: bool, seconds: float) -> None:
         self._allows_private = allows_private
-        self._allows_plain = allows_plain
         self._seconds = seconds
         self.tls = tls_context()
 
     def connect(self, host: str, port: int, *, is_encrypted: bool = True) -> socket.socket:
-        if not is_encrypted and not self._allows_plain:
+        if not is_encrypted:
             raise SourceError(ProblemCode.NO_TLS)
         connected = connect_filtered(host, port, private=self._allows_private)
         connected.settimeout(self._seconds)

@@ -1,44 +1,78 @@
-"""The key of one backup file, derived from a passphrase, a key file or a secret sealed in its header.
+"""The recovery key: twelve words that open every backup which is encrypted to their public half.
 
-The owner's recovery key is twelve words that open every backup sealed to its public half. The words
-are those of BIP 39 and contain 128 random bits and a checksum. The server stores the public half alone
-(X25519), so that a schedule can make backups that nobody opens without the words.
+The words are those of BIP 39 and contain 128 random bits and a checksum. The key of age is derived from
+them. The server stores its public half alone, so that a schedule makes backups which nobody opens
+without the words.
 """
 
 import difflib
 import hashlib
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import IO, NamedTuple, Self
+from pathlib import Path
+from typing import ClassVar, Self
 
-import orjson
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+import pyrage
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from mnemonic import Mnemonic
-
-from operations.backup.errors import (
-    NewerFormatError,
-    NotABackupError,
-    OtherRecoveryKeyError,
-    RecoveryWordsError,
-    WeakKeyError,
-    WrongKeyError,
-)
+from pyrage.x25519 import Identity, Recipient
 
 KEY_BYTES = 16
 WORD_COUNT = 12
 SUGGESTIONS = 3
-SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
-SEALED_FOR = b"pdpp backup file"
+SECRET_LINE = re.compile(r"AGE-SECRET-KEY-1[A-Z0-9]+")
+KEY_FILE_MAX_CHARS = 64 * 1024
+BECH32 = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+BECH32_GENERATORS = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 
 _BIP39 = Mnemonic("english")
+
+
+class BackupError(Exception):
+    """The backup cannot be used.
+
+    The docstring of a class is its message, and `next_step` says what to do.
+    """
+
+    next_step: ClassVar[str] = ""
+
+    def __init__(self, detail: str = "") -> None:
+        self.detail = detail
+        self.message = f"{self.__doc__ or type(self).__name__} {detail}".strip()
+        super().__init__(self.message)
+
+    @property
+    def text(self) -> str:
+        """Return the message with the next step."""
+        return f"{self.message} {self.next_step}".strip()
+
+
+class WrongKeyError(BackupError):
+    """The key does not open this backup."""
+
+    next_step = "Use the one that the backup was made with."
+
+
+class InvalidKeyFileError(BackupError):
+    """The key file has no line that begins with AGE-SECRET-KEY-1."""
+
+    next_step = "Create one with: manage.py backup FILE --key-file KEY --make-key"
+
+
+class RecoveryWordsError(BackupError):
+    """These words are not a recovery key."""
+
+    next_step = "Compare them with what you wrote down."
+
+
+class OtherRecoveryKeyError(BackupError):
+    """The backup needs another recovery key."""
+
+    next_step = "Use the words of that key, or a backup that was made with this one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,58 +86,102 @@ class RecoveryKey:
         return cls(secrets.token_bytes(KEY_BYTES))
 
     @classmethod
-    def parse(cls, text: str, *, expected: str = "") -> Self:
+    def parse(cls, text: str, *, fits: Callable[[Self], bool] | None = None) -> Self:
         """Return the key of twelve words; numbers and punctuation between them do not matter.
 
-        `expected` is the fingerprint of the key that a backup needs. Raises RecoveryWordsError, which
+        `fits` returns whether a key is the one that a backup needs. Raises RecoveryWordsError, which
         names the wrong word where it can be found, and OtherRecoveryKeyError.
         """
         words = re.findall(r"[^\W\d_]+", text.lower())
         _require_known(words)
-        if _BIP39.check(" ".join(words)):
-            key = cls(bytes(_BIP39.to_entropy(words)))
-            found = fingerprint(key.public_key)
-            if not expected or found == expected:
-                return key
-            wrong = _find_mistake(words, expected)
-            if not wrong:
-                raise OtherRecoveryKeyError(f"It needs {expected}; these words are {found}.")
-            raise RecoveryWordsError(wrong)
-        raise RecoveryWordsError(
-            _find_mistake(words, expected)
-            or "Their checksum fails: a word is wrong, or in another place."
-        )
+        key = cls(bytes(_BIP39.to_entropy(words))) if _BIP39.check(" ".join(words)) else None
+        if key is not None and (fits is None or fits(key)):
+            return key
+        # Without a backup, the checksum fits too many keys to tell which word is wrong.
+        if fits is not None and (mistake := cls._find_mistake(words, fits)):
+            raise RecoveryWordsError(mistake)
+        if key is not None:
+            raise OtherRecoveryKeyError(f"These words are {key.fingerprint}.")
+        raise RecoveryWordsError("Their checksum fails: a word is wrong, or in another place.")
+
+    @classmethod
+    def _find_mistake(cls, words: Sequence[str], fits: Callable[[Self], bool]) -> str:
+        """Return which word is wrong, or which two changed places, if that alone gives the key.
+
+        Takes some seconds.
+        """
+        for message, candidate in _single_mistakes(words):
+            if _BIP39.check(" ".join(candidate)) and fits(cls(bytes(_BIP39.to_entropy(candidate)))):
+                return message
+        return ""
 
     @property
     def words(self) -> list[str]:
         return _BIP39.to_mnemonic(self.entropy).split()
 
     @property
-    def public_key(self) -> bytes:
-        return self._private_key.public_key().public_bytes_raw()
-
-    def open(self, sealed: bytes) -> bytes:
-        """Return what was sealed to this key. Raises WrongKeyError."""
-        try:
-            return SUITE.decrypt(sealed, self._private_key, SEALED_FOR)
-        except (InvalidTag, ValueError):
-            raise WrongKeyError from None
+    def secret_line(self) -> str:
+        """Return the line that age reads in a key file."""
+        derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"pdpp recovery key")
+        return _bech32("age-secret-key-", derived.derive(self.entropy)).upper()
 
     @property
-    def _private_key(self) -> X25519PrivateKey:
-        derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"pdpp recovery key")
-        return X25519PrivateKey.from_private_bytes(derived.derive(self.entropy))
+    def identity(self) -> Identity:
+        return Identity.from_str(self.secret_line)
+
+    @property
+    def recipient(self) -> str:
+        """Return the public half as age writes it."""
+        return str(self.identity.to_public())
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(self.recipient)
 
 
-def seal(content: bytes, public_key: bytes) -> bytes:
-    """Encrypt for the owner of a recovery key (HPKE, RFC 9180)."""
-    return SUITE.encrypt(content, X25519PublicKey.from_public_bytes(public_key), SEALED_FOR)
-
-
-def fingerprint(public_key: bytes) -> str:
+def fingerprint(recipient: str) -> str:
     """Return the name of a key, such as `1a2b-3c4d`, which tells keys apart and proves nothing."""
-    digest = hashlib.sha256(public_key).hexdigest()
+    digest = hashlib.sha256(recipient.encode()).hexdigest()
     return f"{digest[:4]}-{digest[4:8]}"
+
+
+def parse_identity(line: str) -> Identity:
+    """Return the first secret key of a text in age's format. Raises InvalidKeyFileError."""
+    found = SECRET_LINE.search(line)
+    try:
+        return Identity.from_str(found[0] if found else "")
+    except pyrage.IdentityError:
+        raise InvalidKeyFileError from None
+
+
+def read_key_file(path: Path) -> Identity:
+    """Raises InvalidKeyFileError and OSError."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return parse_identity(file.read(KEY_FILE_MAX_CHARS))
+
+
+@dataclass(frozen=True, slots=True)
+class FileKey:
+    """A key of one backup file alone, so that a drill of it needs no key that opens others.
+
+    ``sealed`` is its secret half, encrypted to the recovery key.
+    """
+
+    recipients: Sequence[Recipient]
+    sealed: bytes
+
+    @classmethod
+    def generate(cls, recovery_recipient: str) -> Self:
+        recovery, key = Recipient.from_str(recovery_recipient), Identity.generate()
+        return cls([recovery, key.to_public()], pyrage.encrypt(str(key).encode(), [recovery]))
+
+
+def open_file_key(sealed: bytes, key: RecoveryKey) -> str:
+    """Return the secret line of a file's own key. Raises WrongKeyError."""
+    try:
+        return pyrage.decrypt(sealed, [key.identity]).decode()
+    except pyrage.DecryptError:
+        raise WrongKeyError from None
 
 
 def _require_known(words: Sequence[str]) -> None:
@@ -117,19 +195,6 @@ def _require_known(words: Sequence[str]) -> None:
         raise RecoveryWordsError(f"It has {WORD_COUNT} words; got {len(words)}.")
 
 
-def _find_mistake(words: Sequence[str], expected: str) -> str:
-    """Return which word is wrong, or which two changed places, if that alone gives the expected key.
-
-    Takes about a second. Without the backup's fingerprint, the checksum fits too many keys.
-    """
-    for message, candidate in _single_mistakes(words) if expected else ():
-        if _BIP39.check(" ".join(candidate)):
-            key = RecoveryKey(bytes(_BIP39.to_entropy(candidate)))
-            if fingerprint(key.public_key) == expected:
-                return message
-    return ""
-
-
 def _single_mistakes(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     for first, second in combinations(range(len(words)), 2):
         swapped = list(words)
@@ -141,140 +206,17 @@ def _single_mistakes(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
             yield message, [*words[:position], word, *words[position + 1 :]]
 
 
-MAGIC = b"pdpp backup "
-FORMAT_VERSION = 1
-HEADER_LINE_MAX_BYTES = 1_024
-SCRYPT_LOG_N = 16
-"""64 MiB and about 0.2 seconds for each guess."""
-SCRYPT_LOG_N_ALLOWED = range(14, 21)
-PASSPHRASE_MIN_CHARS = 12
-KEY_FILE_MIN_BYTES = 32
-RECOVERY = "recovery"
-NEEDS = {
-    "passphrase": "a passphrase",
-    "file": "a key file (--key-file)",
-    RECOVERY: "the words of recovery key {fingerprint}",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """What opens a backup. Raises WeakKeyError if a passphrase or key file is too short.
-
-    `kind` is `passphrase`, `file`, or `recovery`: what a recovery key has opened, for one file alone.
-    """
-
-    kind: str
-    content: bytes = field(repr=False)
-
-    def __post_init__(self) -> None:
-        is_passphrase = self.kind == "passphrase"
-        length = len(self.content.decode()) if is_passphrase else len(self.content)
-        minimum = PASSPHRASE_MIN_CHARS if is_passphrase else KEY_FILE_MIN_BYTES
-        if self.kind in ("passphrase", "file") and length < minimum:
-            raise WeakKeyError
-
-
-@dataclass(frozen=True, slots=True)
-class Recipient:
-    """The public half of a recovery key, to which a backup is sealed without any secret."""
-
-    public_key: bytes
-
-
-class FileHeader(NamedTuple):
-    """The two lines before the chunks: the format, and how to derive the key.
-
-    `sealed` is the secret of the file, sealed to the recovery key with this fingerprint.
-    """
-
-    kind: str
-    salt: bytes
-    log_n: int = SCRYPT_LOG_N
-    fingerprint: str = ""
-    sealed: bytes = b""
-
-    @property
-    def lines(self) -> bytes:
-        members: dict[str, object] = {"key": self.kind, "salt": self.salt.hex()}
-        if self.kind == RECOVERY:
-            members |= {"fingerprint": self.fingerprint, "sealed": self.sealed.hex()}
-        else:
-            members["log_n"] = self.log_n
-        return MAGIC + b"%d\n" % FORMAT_VERSION + orjson.dumps(members) + b"\n"
-
-    def derive_key(self, secret: Secret) -> bytes:
-        """Return the key of the file. Raises WrongKeyError."""
-        if self.kind != secret.kind:
-            raise WrongKeyError(self.needs)
-        material = secret.content
-        if self.kind == "passphrase":
-            material = Scrypt(salt=self.salt, length=32, n=2**self.log_n, r=8, p=1).derive(material)
-        info = b"pdpp backup" + hashlib.sha256(self.lines).digest()
-        return HKDF(algorithm=SHA256(), length=32, salt=self.salt, info=info).derive(material)
-
-    def unlock(self, key: RecoveryKey) -> Secret:
-        """Open the secret of this file. Raises WrongKeyError and OtherRecoveryKeyError."""
-        if self.kind != RECOVERY:
-            raise WrongKeyError(self.needs)
-        if (found := fingerprint(key.public_key)) != self.fingerprint:
-            raise OtherRecoveryKeyError(f"It needs {self.fingerprint}; these words are {found}.")
-        return Secret(RECOVERY, key.open(self.sealed))
-
-    @property
-    def needs(self) -> str:
-        """Return a sentence that names what opens the file."""
-        needed = NEEDS.get(self.kind, "something else").format(fingerprint=self.fingerprint)
-        return f"It needs {needed}."
-
-
-def new_header(secret: Secret | Recipient) -> tuple[FileHeader, bytes]:
-    """Return the header of a new file, and its key."""
-    salt = secrets.token_bytes(16)
-    if isinstance(secret, Secret):
-        header = FileHeader(secret.kind, salt)
-        return header, header.derive_key(secret)
-    content = secrets.token_bytes(32)
-    header = FileHeader(
-        RECOVERY,
-        salt,
-        fingerprint=fingerprint(secret.public_key),
-        sealed=seal(content, secret.public_key),
-    )
-    return header, header.derive_key(Secret(RECOVERY, content))
-
-
-def read_header(file: IO[bytes]) -> FileHeader:
-    """Read the header, which is not authenticated yet.
-
-    Raises NotABackupError, NewerFormatError and WrongKeyError.
-    """
-    line = _read_line(file)
-    version = line.removeprefix(MAGIC).strip()
-    if not line.startswith(MAGIC) or not version.isdigit():
-        raise NotABackupError
-    if int(version) > FORMAT_VERSION:
-        raise NewerFormatError
-    parameters = _read_line(file)
-    try:
-        header = _parse(orjson.loads(parameters))
-    except (KeyError, TypeError, ValueError):
-        raise WrongKeyError from None
-    if header.log_n not in SCRYPT_LOG_N_ALLOWED or header.lines != line + parameters:
-        raise WrongKeyError
-    return header
-
-
-def _parse(members: dict[str, str]) -> FileHeader:
-    kind, salt = str(members["key"]), bytes.fromhex(members["salt"])
-    if kind == RECOVERY:
-        sealed = bytes.fromhex(members["sealed"])
-        return FileHeader(kind, salt, fingerprint=str(members["fingerprint"]), sealed=sealed)
-    return FileHeader(kind, salt, log_n=int(members["log_n"]))
-
-
-def _read_line(file: IO[bytes]) -> bytes:
-    line = file.readline(HEADER_LINE_MAX_BYTES)
-    if not line.endswith(b"\n"):
-        raise NotABackupError
-    return line
+def _bech32(prefix: str, content: bytes) -> str:
+    """Encode a key as text with a checksum (BIP 173), as age writes it."""
+    count = -(-8 * len(content) // 5)
+    number = int.from_bytes(content) << (5 * count - 8 * len(content))
+    values = [number >> 5 * place & 31 for place in reversed(range(count))]
+    high, low = ([ord(char) >> 5 for char in prefix], [ord(char) & 31 for char in prefix])
+    remainder = 1
+    for value in [*high, 0, *low, *values, *[0] * 6]:
+        top = remainder >> 25
+        remainder = (remainder & 0x1FFFFFF) << 5 ^ value
+        for bit, generator in enumerate(BECH32_GENERATORS):
+            remainder ^= generator if top >> bit & 1 else 0
+    checksum = [(remainder ^ 1) >> 5 * place & 31 for place in reversed(range(6))]
+    return f"{prefix}1{''.join(BECH32[value] for value in values + checksum)}"

@@ -1,4 +1,4 @@
-"""When and where to back up, and the copies that were made."""
+"""When and where to back up, and the backups that were made."""
 
 from django.db import models
 from typing_extensions import override
@@ -9,17 +9,16 @@ from evidence.models.owners import Owned, Owner
 class BackupPlan(Owned):
     """The owner's plan for backups.
 
-    ``public_key`` is the public half of the recovery key, whose words nobody but the owner has. Backups
+    ``recipient`` is the public half of the recovery key, whose words nobody but the owner has. Backups
     are made at ``hour`` of the owner's time zone; ``due_at`` is the next one, also of "Back up now". The plan is paused
-    after a restore, since another server may still use the same places. ``store`` describes a bucket,
-    and ``store_secret`` is its encrypted secret key. ``problem`` is the error of the last run.
-    ``covers_everyone`` is an administrator's choice to back up the whole installation.
+    after a restore, since another server may still use the same folder. ``problem`` is the error of the
+    last run. ``covers_everyone`` is an administrator's choice to back up the whole installation.
     """
 
     owner = models.OneToOneField(
         Owner, on_delete=models.CASCADE, primary_key=True, related_name="+"
     )
-    public_key = models.BinaryField(null=True)
+    recipient = models.TextField(default="")
     key_created_at = models.DateTimeField(null=True)
     hour = models.PositiveSmallIntegerField(null=True)
     daily = models.PositiveSmallIntegerField(default=7)
@@ -27,8 +26,6 @@ class BackupPlan(Owned):
     monthly = models.PositiveSmallIntegerField(default=12)
     covers_everyone = models.BooleanField(default=False)
     folder = models.TextField(default="")
-    store = models.JSONField(null=True)
-    store_secret = models.BinaryField(null=True)
     due_at = models.DateTimeField(null=True)
     is_paused = models.BooleanField(default=False)
     problem = models.JSONField(null=True)
@@ -39,20 +36,20 @@ class BackupPlan(Owned):
 
 
 class BackupCopy(Owned):
-    """One backup file in one place: a folder, or the address of a bucket.
+    """One backup file in a folder.
 
-    ``sealed`` is the secret of the file, which the recovery key ``fingerprint`` opens. ``drill_secret``
-    is that secret, encrypted with the installation's key, while a drill waits or runs.
+    ``sealed`` is the key of the file, which the recovery key ``fingerprint`` opens. ``drill_key`` is that
+    key, encrypted with the installation's key, while a drill waits or runs.
     """
 
     name = models.TextField()
-    place = models.TextField()
+    folder = models.TextField()
     made_at = models.DateTimeField()
     size_bytes = models.BigIntegerField()
     rows = models.BigIntegerField()
     fingerprint = models.TextField()
     sealed = models.BinaryField()
-    drill_secret = models.BinaryField(null=True)
+    drill_key = models.BinaryField(null=True)
     drilled_at = models.DateTimeField(null=True)
     drill_problem = models.TextField(default="")
 

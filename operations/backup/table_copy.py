@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from django.db import DatabaseError, connection, transaction
 from psycopg import sql
 
-from operations.backup.errors import DamagedError
+from operations.backup.keys import BackupError
 
 EXCLUDED_TABLES = frozenset(
     {
@@ -50,7 +50,13 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p'
     AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
 GROUP BY c.relname ORDER BY c.relname
 """
-BATCH_BYTES = 256 * 1024
+BATCH_BYTES = 1024 * 1024
+
+
+class ForeignRowsError(BackupError):
+    """The backup has rows of another owner than the one whose rows it is to restore."""
+
+    next_step = "Nothing was restored. Use another copy."
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +201,7 @@ def load_rows(table: Table, batches: Iterable[bytes]) -> int:
 def load_own_rows(table: Table, batches: Iterable[bytes], owner_id: str) -> int:
     """Load rows beside those of other owners, and return their number.
 
-    The owner's own row stays if there is one. Raises ``DamagedError`` if a row is another owner's.
+    The owner's own row stays if there is one. Raises ``ForeignRowsError``.
     """
     name, draft = sql.Identifier(table.name), sql.Identifier("restored_rows")
     columns = table.column_list
@@ -206,7 +212,7 @@ def load_own_rows(table: Table, batches: Iterable[bytes], owner_id: str) -> int:
         foreign = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE owner_id IS DISTINCT FROM {})")
         cursor.execute(foreign.format(draft, sql.Literal(owner_id)))
         if cursor.fetchone()[0]:
-            raise DamagedError
+            raise ForeignRowsError
         insert = sql.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM {2}{3}")
         known = sql.SQL(" ON CONFLICT (owner_id) DO NOTHING" if table.name == OWNER_TABLE else "")
         cursor.execute(insert.format(name, columns, draft, known))

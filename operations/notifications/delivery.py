@@ -35,7 +35,7 @@ from evidence.write.sealed_values import SealedError
 from importers.runs.store import stopped_runs
 from importers.sources import status
 from importers.sources.account_store import list_accounts
-from operations.backup import plans
+from operations.backup import schedule
 from operations.notifications import store
 from operations.notifications.models import Notification, NotificationChannel
 from operations.notifications.models import NotificationKind as Kind
@@ -82,7 +82,7 @@ def current_notices(owner_id: str, *, now: datetime) -> Iterator[Notice]:
     for run in stopped_runs(owner_id, since=now - MAX_AGE):
         text = "An import stopped before its end."
         yield Notice(Kind.FAILED_IMPORT, run.run_id, text, "/admin/importers/importrun/")
-    if (problem := plans.get_plan(owner_id).problem) is not None:
+    if (problem := schedule.get_plan(owner_id).problem) is not None:
         # Once a day for each kind of failure, although the backup is tried every hour.
         key = f"{problem['code']} {problem['at'][:10]}"
         text = "A backup failed. The page Backups says why."

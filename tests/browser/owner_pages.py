@@ -15,7 +15,7 @@ from evidence.models.grants import AccessToken
 from evidence.write.erasure_orders import ErasureScope, create_erasure
 from importers.models import ImportReceipt, ImportRun, WaitingExport
 from importers.runs import uploads
-from operations.backup import plans
+from operations.backup import schedule
 from operations.notifications.delivery import send_test
 from owner.records import people_index
 from owner.records.models import PersonCount
@@ -65,7 +65,6 @@ PAGES = (
     "/backups",
     "/backups/key",
     "/backups/schedule",
-    "/backups/store",
     "/backups/{backup}/drill",
     "/storage",
     "/connect",
@@ -147,8 +146,8 @@ def arrange(world: World, var: Path) -> dict[str, str]:
     token = create_token(package, resource="/v1", now=now)
     send_test(add_channel("ntfy", url=f"https://127.0.0.1/{LONG}"), now=now)
     asked = world.get("/v1/streams/threads/records", token).error["ask_url"].rpartition("/")[2]
-    backup = add_copy(world, name=LONG, place=f"/{LONG}", drill_problem=LONG, drilled_at=MADE).pk
-    plans.save_key(world.owner_id, KEY.public_key, now=now)
+    backup = add_copy(world, name=LONG, folder=f"/{LONG}", drill_problem=LONG, drilled_at=MADE).pk
+    schedule.save_key(world.owner_id, KEY.recipient, now=now)
     erasure = create_erasure(ErasureScope.STREAM, owner_id=world.owner_id, by="alice", now=now,
         connection_id="cin_work", stream="messages")  # fmt: skip
     values = {

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from operations.backup.keys import RecoveryKey
 from tests.world import World
 
 
@@ -40,10 +41,11 @@ def test_backup_refuses_an_existing_file(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = tmp_path / "there"
-    there.write_bytes(b"k" * 32)
+    key = RecoveryKey(bytes(16)).secret_line
+    there.write_text(key)
 
     with pytest.raises(CommandError, match="never replaces one"):
         call_command("backup", there, key_file=there)
 
-    assert there.read_bytes() == b"k" * 32
+    assert there.read_text() == key
     assert "rows" not in capsys.readouterr().err

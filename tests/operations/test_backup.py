@@ -5,14 +5,16 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import threading
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+import pyrage
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
@@ -26,13 +28,13 @@ from evidence.write.sealed_values import SealedError
 from importers.models import SourceAccount
 from importers.sources import account_store
 from operations import schema_version
-from operations.backup import drill, dump, plans, table_copy
-from operations.backup.drill import scratch_database
-from operations.backup.dump import run_to_end
-from operations.backup.errors import BackupError, MigrationsDifferError, NewerFormatError
-from operations.backup.keys import RecoveryKey, Secret, fingerprint
-from operations.backup.restore import BackupReader
+from operations.backup import archive, schedule, table_copy
+from operations.backup import restore as restoring
+from operations.backup.archive import NewerFormatError, open_backup, run_to_end
+from operations.backup.keys import BackupError, RecoveryKey
+from operations.backup.restore import MigrationsDifferError, require_restorable, scratch_database
 from operations.backup.table_copy import backup_tables
+from tests.tools import require_program
 from tests.world import MAIL, NOW, PERSONAL, World, mail
 from tests.write import processes
 
@@ -44,12 +46,14 @@ UNUSUAL_TEXT = "tab\t line\nback\\slash \\N \\. \u2028 \U0001f600 'quote' \"q\" 
 LATER = ("auth", "0012_alter_user_first_name_max_length")
 """A migration that an older backup has not seen. Evidence has only its first one yet."""
 SUSPENDED = {"evidence_grant", "evidence_accesstoken"}
+KEY = RecoveryKey(b"0123456789abcdef")
+OTHER_KEY = RecoveryKey(bytes(16))
 
 
 @pytest.fixture
 def key_file(tmp_path: Path) -> Path:
     path = tmp_path / "key"
-    path.write_bytes(b"k" * 40)
+    path.write_text(f"# a comment\n{KEY.secret_line}\n")
     return path
 
 
@@ -109,8 +113,8 @@ def counts(rows_by_table: dict[str, list[str]]) -> dict[str, int]:
 def test_restore_brings_back_every_row_and_pauses_all_grants(
     filled: World, tmp_path: Path, key_file: Path
 ) -> None:
-    file = tmp_path / "all.backup"
-    assert "The backup does not contain the secret key" in back_up(file, key_file)
+    file = tmp_path / "all.age"
+    assert "The backup contains the secret key" in back_up(file, key_file)
     before = contents()
     delete_everything()
     output = restore(file, key_file)
@@ -133,12 +137,11 @@ def test_restore_brings_back_every_row_and_pauses_all_grants(
     call_command("ledger", "verify", stdout=StringIO())
 
 
-@pytest.mark.parametrize("with_keys", [False, True])
 def test_backup_says_that_it_has_credentials_of_live_accounts(
-    filled: World, tmp_path: Path, key_file: Path, settings: Any, with_keys: bool
+    filled: World, tmp_path: Path, key_file: Path, settings: Any
 ) -> None:
-    file = tmp_path / "all.backup"
-    before = back_up(tmp_path / "without.backup", key_file, with_keys=with_keys)
+    file = tmp_path / "all.age"
+    before = back_up(tmp_path / "without.age", key_file)
     account_store.create_account(
         PERSONAL,
         source_name="imap",
@@ -148,7 +151,7 @@ def test_backup_says_that_it_has_credentials_of_live_accounts(
         now=NOW,
     )
 
-    said = back_up(file, key_file, with_keys=with_keys)
+    said = back_up(file, key_file)
     stored = str(contents()["importers_sourceaccount"])
     delete_everything()
     restore(file, key_file)
@@ -158,7 +161,6 @@ def test_backup_says_that_it_has_credentials_of_live_accounts(
 
     assert "live sources" not in before
     assert "It contains the passwords or sign-ins of 1 live sources" in said
-    assert ("and the key that opens them" in said) == with_keys
     assert "abcd-efgh" not in stored
     assert b"abcd-efgh".hex() not in stored
     assert opened() == {"password": "abcd-efgh"}
@@ -169,7 +171,7 @@ def test_backup_says_that_it_has_credentials_of_live_accounts(
 
 def test_restore_reuses_no_id(filled: World, tmp_path: Path, key_file: Path) -> None:
     """Caches know declarations by id."""
-    file = tmp_path / "all.backup"
+    file = tmp_path / "all.age"
     back_up(file, key_file)
     document = json.dumps(MAIL | {"connector_id": "https://example.org/x", "connector_key": "x"})
     later = declare(document, owner_id=filled.owner_id, now=NOW)
@@ -182,12 +184,12 @@ def test_restore_reuses_no_id(filled: World, tmp_path: Path, key_file: Path) -> 
 def test_backup_file_is_encrypted_and_private(
     filled: World, tmp_path: Path, key_file: Path
 ) -> None:
-    file = tmp_path / "all.backup"
-    back_up(file, key_file, with_keys=True)
+    file = tmp_path / "all.age"
+    back_up(file, key_file)
     content = file.read_bytes()
     assert not re.search(rb"Lindenstra|Eva Lang|evidence_record|secret_key", content)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.backup", "key"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.age", "key"]
 
 
 def test_backup_is_a_consistent_snapshot_during_writes(
@@ -201,9 +203,8 @@ def test_backup_is_a_consistent_snapshot_during_writes(
             writer.start()
             writer.join()
 
-    secret = Secret("file", key_file.read_bytes())
-    steps = dump.back_up(tmp_path / "one", secret, migrations=schema_version.applied_migrations(),
-        with_keys=False, now=NOW, on_table=write_once)  # fmt: skip
+    steps = archive.back_up(tmp_path / "one", [KEY.identity.to_public()], now=NOW,
+        migrations=schema_version.applied_migrations(), on_table=write_once)  # fmt: skip
     summary = run_to_end(steps)
     assert summary.counts == before
     assert counts(contents()) != before
@@ -223,7 +224,7 @@ def _write(world: World) -> None:
 def test_damaged_or_foreign_backup_is_rejected(
     filled: World, tmp_path: Path, key_file: Path
 ) -> None:
-    file, bad = tmp_path / "all.backup", tmp_path / "bad.backup"
+    file, bad = tmp_path / "all.age", tmp_path / "bad.backup"
     back_up(file, key_file)
     content = file.read_bytes()
     with pytest.raises(CommandError, match=r"is not empty.*PDPP_VAR"):
@@ -233,22 +234,38 @@ def test_damaged_or_foreign_backup_is_rejected(
     middle = len(content) // 2
     edited = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
     for wrong, message in {
-        content[:-1]: "cut short",
-        content[:middle]: "cut short",
-        edited: "changed, damaged",
-        content + b"x": "changed, damaged",
-        b"pdpp backup 2" + content[13:]: "newer version",
+        content[:-1]: "changed, damaged or cut short",
+        content[:middle]: "changed, damaged or cut short",
+        content[:100]: "changed, damaged or cut short",
+        edited: "changed, damaged or cut short",
+        content + b"x": "changed, damaged or cut short",
+        b"pdpp backup 1\n{}\n" + content: "format of before the first release",
         b"GIF89a": "not a PDPP backup",
-        content.replace(b'"log_n":16', b'"log_n":15', 1): "does not open",
+        b"": "not a PDPP backup",
+        pyrage.encrypt(b"GIF89a", [KEY.identity.to_public()]): "changed, damaged or cut short",
+        packed({"format": 9}): "A newer version of this program made the backup",
     }.items():
         bad.write_bytes(wrong)
         with pytest.raises(CommandError, match=message):
             restore(bad, key_file)
         assert table_copy.non_empty_tables() == []
-    key_file.write_bytes(b"j" * 40)
-    with pytest.raises(CommandError, match="does not open"):
+    key_file.write_text(OTHER_KEY.secret_line)
+    with pytest.raises(CommandError, match="key does not open this backup"):
+        restore(file, key_file)
+    key_file.write_text("AGE-SECRET-KEY-1QQQ")
+    with pytest.raises(CommandError, match="key file has no line"):
         restore(file, key_file)
     assert table_copy.non_empty_tables() == []
+
+
+def packed(manifest: dict[str, Any]) -> bytes:
+    """Return a backup with this manifest and nothing else."""
+    file = BytesIO()
+    with archive.encrypted(file, [KEY.identity.to_public()]) as target:
+        writer = archive.ArchiveWriter(target)
+        writer.add_json(archive.MANIFEST, manifest)
+        writer.close()
+    return file.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -257,23 +274,22 @@ def test_damaged_or_foreign_backup_is_rejected(
      (lambda applied: {migration for migration in applied if migration[0] != "sessions"}, MigrationsDifferError)],
 )  # fmt: skip
 def test_other_migrations_are_rejected(
-    filled: World, tmp_path: Path, key_file: Path, change: Any, fault: type[BackupError]
+    filled: World, tmp_path: Path, change: Any, fault: type[BackupError]
 ) -> None:
-    ours, secret = schema_version.applied_migrations(), Secret("file", key_file.read_bytes())
+    ours, known = schema_version.applied_migrations(), schema_version.known_migrations()
     file = tmp_path / "other"
-    run_to_end(dump.back_up(file, secret, migrations=change(ours), with_keys=False, now=NOW))
-    with file.open("rb") as opened:
-        backup = BackupReader(opened, secret)
+    run_to_end(archive.back_up(file, [KEY.identity.to_public()], migrations=change(ours), now=NOW))
+    with open_backup(file, KEY.identity) as backup:
         with pytest.raises(fault):
-            backup.require_restorable(known=schema_version.known_migrations(), applied=ours)
+            require_restorable(backup.manifest, known=known, applied=ours)
         if fault is MigrationsDifferError:
-            backup.require_restorable(known=schema_version.known_migrations(), applied=())
+            require_restorable(backup.manifest, known=known, applied=())
 
 
 def test_restore_continues_after_interrupted_migration(
     filled: World, tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, migrate = tmp_path / "all.backup", Mock()
+    file, migrate = tmp_path / "all.age", Mock()
     back_up(file, key_file)
     ours = schema_version.applied_migrations()
     latest = max(migration for migration in ours if migration[0] == "evidence")
@@ -293,7 +309,7 @@ def test_backup_works_without_hard_links(
     filled: World, tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "link", Mock(side_effect=PermissionError(1, "Not permitted")))
-    file = tmp_path / "all.backup"
+    file = tmp_path / "all.age"
     back_up(file, key_file)
     content = file.read_bytes()
 
@@ -302,41 +318,52 @@ def test_backup_works_without_hard_links(
 
     assert file.read_bytes() == content
     assert file.stat().st_mode & 0o777 == 0o600
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.backup", "key"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.age", "key"]
 
 
-def test_other_secret_key_is_detected_before_restoring(
+def test_restore_of_everything_brings_the_secret_key_along(
     filled: World, tmp_path: Path, key_file: Path, settings: Any
 ) -> None:
-    plain, keyed, ours = tmp_path / "plain", tmp_path / "keyed", settings.SECRET_KEY
+    file, ours = tmp_path / "all.age", settings.SECRET_KEY
     settings.PDPP_VAR = tmp_path / "var"
     rotated = settings.PDPP_ROTATED_KEYS = {"cursors": ["a-key-of-its-own", ""]}
-    back_up(plain, key_file)
-    assert "anyone who opens it can create tokens" in back_up(keyed, key_file, with_keys=True)
+    back_up(file, key_file)
+    delete_everything()
+    assert "no errors" in restore(file, key_file)
+    assert not (tmp_path / "var" / "keys.json").exists()
     delete_everything()
     settings.SECRET_KEY = "another-secret-key-than-that-of-the-backup"
     settings.PDPP_ROTATED_KEYS = {}
-    for file in (plain, keyed):
-        with pytest.raises(CommandError, match="another PDPP_SECRET_KEY"):
-            restore(file, key_file)
-    with pytest.raises(CommandError, match="not contain the server's secret key"):
-        restore(plain, key_file, with_keys=True)
-    assert table_copy.non_empty_tables() == []
-    output = restore(plain, key_file, without_the_key=True)
-    assert re.search(r"Ledger: 3 rows, \d+ errors", output)
-    assert filled.get(LIST, "bob").status == 401
-    delete_everything()
-    assert "no errors" in restore(keyed, key_file, with_keys=True)
+
+    assert "no errors" in restore(file, key_file)
+
     assert json.loads((tmp_path / "var" / "keys.json").read_text()) == {
         "secret_key": ours,
         "rotated": rotated,
     }
 
 
+def test_other_secret_key_is_detected_before_restoring_an_owner(
+    filled: World, tmp_path: Path, key_file: Path, settings: Any
+) -> None:
+    file, ours = tmp_path / "one.age", settings.SECRET_KEY
+    said = back_up(file, key_file, owner=filled.owner_id)
+    settings.SECRET_KEY = "another-secret-key-than-that-of-the-backup"
+
+    with pytest.raises(CommandError, match="under another PDPP_SECRET_KEY"):
+        restore(file, key_file, replace=True)
+    assert filled.get(LIST, "bob").status == 401
+    output = restore(file, key_file, replace=True, without_the_key=True)
+
+    assert "secret key" not in said
+    assert re.search(r"Ledger: 3 rows, \d+ errors", output)
+    assert ours not in output
+
+
 def test_backup_never_replaces_a_file_or_leaves_a_partial_one(
     filled: World, tmp_path: Path, key_file: Path
 ) -> None:
-    file = tmp_path / "all.backup"
+    file = tmp_path / "all.age"
     file.write_text("precious")
     with pytest.raises(CommandError, match="never replaces"):
         back_up(file, key_file)
@@ -345,15 +372,14 @@ def test_backup_never_replaces_a_file_or_leaves_a_partial_one(
     def interrupt(name: str, rows: int) -> None:
         raise KeyboardInterrupt
 
-    secret = Secret("file", key_file.read_bytes())
     with pytest.raises(KeyboardInterrupt):
-        run_to_end(dump.back_up(tmp_path / "two", secret, migrations=(), with_keys=False, now=NOW,
+        run_to_end(archive.back_up(tmp_path / "two", [KEY.identity.to_public()], migrations=(), now=NOW,
                        on_table=interrupt))  # fmt: skip
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.backup", "key"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.age", "key"]
 
 
 def test_concurrent_restore_is_refused(filled: World, tmp_path: Path, key_file: Path) -> None:
-    file = tmp_path / "all.backup"
+    file = tmp_path / "all.age"
     back_up(file, key_file)
     delete_everything()
     with psycopg.connect(processes.environment()["DATABASE_URL"]) as other:
@@ -364,19 +390,48 @@ def test_concurrent_restore_is_refused(filled: World, tmp_path: Path, key_file: 
     assert "no errors" in restore(file, key_file)
 
 
-@pytest.mark.django_db
-def test_short_passphrases_and_key_files_are_rejected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdin", StringIO("short\n"))
-    with pytest.raises(CommandError, match="at least 12 characters"):
-        call_command("backup", tmp_path / "x", stdout=StringIO())
-    key = tmp_path / "key"
-    key.write_bytes(b"k" * 31)
-    with pytest.raises(CommandError, match="at least 32 bytes"):
-        call_command("backup", tmp_path / "x", key_file=key, stdout=StringIO())
+def test_key_file_is_created_once_and_opens_its_backup(filled: World, tmp_path: Path) -> None:
+    key, file = tmp_path / "new-key", tmp_path / "all.age"
+
+    back_up(file, key, make_key=True)
     with pytest.raises(CommandError, match="File exists"):
-        call_command("backup", tmp_path / "x", key_file=key, make_key=True, stdout=StringIO())
+        back_up(tmp_path / "again.age", key, make_key=True)
+    delete_everything()
+
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert "no errors" in restore(file, key)
+
+
+def test_backup_without_any_key_is_refused(filled: World, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"There is no recovery key\. Create one on the page"):
+        back_up(tmp_path / "all.age", None)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_age_opens_a_backup_without_this_program(
+    filled: World, tmp_path: Path, key_file: Path
+) -> None:
+    age, file = require_program("age"), tmp_path / "all.age"
+    schedule.save_key(filled.owner_id, KEY.recipient, now=NOW)
+    back_up(file, None)
+
+    content = subprocess.run([age, "-d", "-i", key_file, file], capture_output=True, check=True)
+
+    with tarfile.open(fileobj=BytesIO(content.stdout), mode="r:gz") as unpacked:
+        unpacked.extractall(tmp_path / "out", filter="data")
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    columns = manifest["tables"]["evidence_record"]
+    parts = sorted((tmp_path / "out/tables/evidence_record").iterdir())
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE opened AS TABLE evidence_record WITH NO DATA")
+        with cursor.copy(f"COPY opened ({', '.join(columns)}) FROM STDIN") as copy:
+            for part in parts:
+                copy.write(part.read_bytes())
+        cursor.execute(f"SELECT ROW({', '.join(columns)})::text FROM opened")  # noqa: S608
+        opened = sorted(row for (row,) in cursor)
+        cursor.execute("DROP TABLE opened")
+    assert opened == contents()["evidence_record"]
 
 
 @pytest.mark.slow
@@ -384,20 +439,19 @@ def test_drill_verifies_an_older_backup_and_drops_its_database(
     filled: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The drill migrates to the older state, loads the rows, then migrates to the current version.
-    file, output, passphrase = tmp_path / "older", StringIO(), "correct horse battery"
+    file, output = tmp_path / "older", StringIO()
     older = schema_version.applied_migrations() - {LATER}
     assert len(older) < len(schema_version.applied_migrations())
-    run_to_end(dump.back_up(file, Secret("passphrase", passphrase.encode()), migrations=older,
-                   with_keys=False, now=NOW))  # fmt: skip
-    monkeypatch.setattr("sys.stdin", StringIO(f"{passphrase}\n"))
+    run_to_end(archive.back_up(file, [KEY.identity.to_public()], migrations=older, now=NOW))
+    monkeypatch.setattr("sys.stdin", StringIO(f"{' '.join(KEY.words)}\n"))
     call_command("drill", file, stdout=output)
     assert "The backup is valid." in output.getvalue()
     assert re.search(r"Answers: (\d\d) of \1 equal those at backup time", output.getvalue())
-    monkeypatch.setattr("sys.stdin", StringIO("another horse battery\n"))
-    with pytest.raises(CommandError, match="does not open this backup"):
+    monkeypatch.setattr("sys.stdin", StringIO(f"{OTHER_KEY.secret_line}\n"))
+    with pytest.raises(CommandError, match="key does not open this backup"):
         call_command("drill", file, stdout=output)
     with connection.cursor() as cursor:
-        cursor.execute(SCRATCH_DATABASES, [drill.scratch_prefix()])
+        cursor.execute(SCRATCH_DATABASES, [restoring.scratch_prefix()])
         assert cursor.fetchall() == []
     assert filled.get(LIST, "bob").status == 200
 
@@ -405,8 +459,8 @@ def test_drill_verifies_an_older_backup_and_drops_its_database(
 def test_drill_drops_only_what_a_killed_one_of_this_installation_left(
     transactional_db: None,
 ) -> None:
-    old, new = NOW - 2 * drill.MAX_AGE, NOW - drill.MAX_AGE / 2
-    own, others = drill.scratch_prefix(), f"{drill.PREFIX}1_"
+    old, new = NOW - 2 * restoring.MAX_AGE, NOW - restoring.MAX_AGE / 2
+    own, others = restoring.scratch_prefix(), f"{restoring.DRILL_PREFIX}1_"
     left, running, elsewhere = (f"{prefix}{int(time.timestamp())}_0123abcd"
                                 for prefix, time in ((own, old), (own, new), (others, old)))  # fmt: skip
     with connection.cursor() as cursor:
@@ -414,7 +468,7 @@ def test_drill_drops_only_what_a_killed_one_of_this_installation_left(
             cursor.execute(f"CREATE DATABASE {name}")
         try:
             with scratch_database(now=NOW) as name:
-                cursor.execute(SCRATCH_DATABASES, [drill.PREFIX])
+                cursor.execute(SCRATCH_DATABASES, [restoring.DRILL_PREFIX])
                 found = {each for (each,) in cursor}
         finally:
             for each in (left, running, elsewhere):
@@ -424,7 +478,7 @@ def test_drill_drops_only_what_a_killed_one_of_this_installation_left(
     assert left not in found
 
 
-WORDS = RecoveryKey(b"0123456789abcdef").words
+WORDS = KEY.words
 
 
 def run_restore(path: Path, words: list[str], var: Path, name: str) -> "tuple[int, str]":
@@ -449,9 +503,8 @@ def run_restore(path: Path, words: list[str], var: Path, name: str) -> "tuple[in
 def test_words_and_one_file_restore_everything_on_a_new_machine(
     filled: World, tmp_path: Path, settings: Any
 ) -> None:
-    key = RecoveryKey.parse(" ".join(WORDS))
-    plans.save_key(filled.owner_id, key.public_key, now=NOW)
-    file, var = tmp_path / "all.backup", tmp_path / "var"
+    schedule.save_key(filled.owner_id, KEY.recipient, now=NOW)
+    file, var = tmp_path / "all.age", tmp_path / "var"
     said = back_up(file, None)
     wrong = [*WORDS[:6], "zoo", *WORDS[7:]]
 
@@ -460,7 +513,7 @@ def test_words_and_one_file_restore_everything_on_a_new_machine(
         status, output = run_restore(file, WORDS, var, name)
         again = run_restore(file, WORDS, var, name)
 
-    assert f"The words of recovery key {fingerprint(key.public_key)} open it" in said
+    assert f"Recovery key {KEY.fingerprint} opens it, and nothing else." in said
     assert refused[0] == 1
     assert "Word 7, “zoo”, is wrong." in refused[1]
     assert status == 0, output
@@ -471,60 +524,47 @@ def test_words_and_one_file_restore_everything_on_a_new_machine(
     assert "is not empty" in again[1]
 
 
-def test_key_file_and_words_of_another_key_open_no_sealed_backup(
-    filled: World, tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
+def test_words_of_another_key_open_no_backup(
+    filled: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plans.save_key(filled.owner_id, RecoveryKey.parse(" ".join(WORDS)).public_key, now=NOW)
-    file = tmp_path / "all.backup"
+    schedule.save_key(filled.owner_id, KEY.recipient, now=NOW)
+    file = tmp_path / "all.age"
     back_up(file, None)
 
-    with pytest.raises(CommandError, match="It needs the words of recovery key"):
-        call_command("drill", file, key_file=key_file)
-    monkeypatch.setattr("sys.stdin", StringIO(" ".join(RecoveryKey(bytes(16)).words)))
-    with pytest.raises(CommandError, match=r"It needs \w{4}-\w{4}; these words are \w{4}-\w{4}"):
+    monkeypatch.setattr("sys.stdin", StringIO(" ".join(OTHER_KEY.words)))
+    with pytest.raises(
+        CommandError, match=f"needs another .* These words are {OTHER_KEY.fingerprint}"
+    ):
         call_command("drill", file)
 
 
-def test_passphrase_is_asked_for_if_the_owner_says_so(
-    filled: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plans.save_key(filled.owner_id, RecoveryKey(bytes(16)).public_key, now=NOW)
-    monkeypatch.setattr("sys.stdin", StringIO("correct horse battery\n"))
-
-    back_up(tmp_path / "all.backup", None, passphrase=True)
-
-    assert b'"key":"passphrase"' in (tmp_path / "all.backup").read_bytes()[:60]
-
-
 def test_backup_before_an_upgrade_needs_no_plan(
-    filled: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    filled: World, tmp_path: Path, key_file: Path
 ) -> None:
-    monkeypatch.setattr("sys.stdin", StringIO("correct horse battery\n"))
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE backup_backupplan RENAME TO evidence_plan_of_later")
     try:
-        back_up(tmp_path / "all.backup", None)
+        with pytest.raises(CommandError, match="There is no recovery key"):
+            back_up(tmp_path / "all.age", None)
+        back_up(tmp_path / "all.age", key_file)
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE evidence_plan_of_later RENAME TO backup_backupplan")
 
-    assert b'"key":"passphrase"' in (tmp_path / "all.backup").read_bytes()[:60]
-
 
 MEMORY_SCRIPT = """
 import os, re, pathlib
-from operations.backup.dump import back_up, run_to_end
-from operations.backup.archive import EncryptedReader, read_frames
-from operations.backup.keys import Secret
+from operations.backup.archive import back_up, open_backup, run_to_end
+from operations.backup.keys import RecoveryKey
 def memory(name):
     return int(re.search(name + r":\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) // 1024
-secret, path = Secret("file", b"k" * 32), pathlib.Path(sys.argv[1])
+key, path = RecoveryKey(bytes(16)).identity, pathlib.Path(sys.argv[1])
 from django.db import connection
 connection.ensure_connection()
 before = memory("VmRSS")
-run_to_end(back_up(path, secret, migrations=(), with_keys=False, now=timezone.now()))
-with path.open("rb") as file:
-    total = sum(len(frame.content) for frame in read_frames(EncryptedReader(file, secret)))
+run_to_end(back_up(path, [key.to_public()], migrations=(), now=timezone.now()))
+with open_backup(path, key) as backup:
+    total = sum(len(chunk) for table, rows in backup.tables() for chunk in rows)
 print(total // 2**20, memory("VmHWM") - before)
 """
 

@@ -23,9 +23,9 @@ from importers.runs import record_feed, uploads
 from importers.runs.background import OTHER_OWNERS, ImportWorker
 from importers.sources.background import read_accounts
 from operations import background_jobs
-from operations.backup import plans, schedule, table_copy
-from operations.backup.archive import EncryptedReader, read_frames
-from operations.backup.keys import RecoveryKey, read_header
+from operations.backup import schedule, table_copy
+from operations.backup.archive import open_backup
+from operations.backup.keys import RecoveryKey
 from operations.notifications import delivery, store
 from operations.notifications.models import Notification, NotificationKind
 from tests import world as cast
@@ -77,7 +77,7 @@ def committed_both(committed: World) -> Worlds:
 @pytest.fixture
 def key_file(tmp_path: Path) -> Path:
     path = tmp_path / "key"
-    path.write_bytes(os.urandom(32))
+    path.write_text(KEY.secret_line)
     return path
 
 
@@ -270,7 +270,7 @@ def test_erasing_everything_leaves_the_rows_of_another_owner(
 def test_restore_of_one_owner_changes_no_row_of_another(
     committed_both: Worlds, tmp_path: Path, key_file: Path
 ) -> None:
-    file = tmp_path / "bruno.backup"
+    file = tmp_path / "bruno.age"
     run("backup", file, key_file=key_file, owner=BRUNO)
     at_backup = rows_of(BRUNO)
     with acting_for(BRUNO):
@@ -293,7 +293,7 @@ def test_restore_of_one_owner_changes_no_row_of_another(
 def test_backup_of_everything_has_all_owners_and_is_not_restored_beside_any(
     committed_both: Worlds, tmp_path: Path, key_file: Path
 ) -> None:
-    file = tmp_path / "all.backup"
+    file = tmp_path / "all.age"
     run("backup", file, key_file=key_file)
     before = {owner_id: rows_of(owner_id) for owner_id in committed_both}
 
@@ -312,20 +312,19 @@ def test_backup_of_everything_has_all_owners_and_is_not_restored_beside_any(
 
 def back_up_by_plan(owner_id: str, folder: Path, *, covers_everyone: bool) -> bytes:
     """Run the schedule of one owner, and return what the backup contains."""
-    values = {"hour": 3, "daily": 7, "weekly": 0, "monthly": 0, "folder": str(folder),
-              "covers_everyone": covers_everyone}  # fmt: skip
+    values = {"hour": 3, "daily": 7, "weekly": 0, "monthly": 0, "covers_everyone": covers_everyone}
+    with acting_for(ALICE):  # the folder is the administrator's
+        schedule.save_schedule(ALICE, values | {"hour": None, "folder": str(folder)}, now=NOW)
     with acting_for(owner_id):
-        plans.save_key(owner_id, KEY.public_key, now=NOW)
-        plans.save_schedule(owner_id, values, now=NOW)
+        schedule.save_key(owner_id, KEY.recipient, now=NOW)
+        schedule.save_schedule(owner_id, values, now=NOW)
     with time_machine.travel(NOW + timedelta(days=2), tick=False), acting_for(None):
         list(schedule.backups())
     with acting_for(owner_id):
-        [copy] = plans.list_copies(owner_id)
-    with (folder / copy.name).open("rb") as file:
-        of_file = read_header(file).unlock(KEY)
-        file.seek(0)
-        frames = read_frames(EncryptedReader(file, of_file))
-        return b"".join(frame.content for frame in frames)
+        [copy] = schedule.list_copies(owner_id)
+    with open_backup(folder / copy.name, KEY.identity) as backup:
+        rows = b"".join(chunk for _, chunks in backup.tables() for chunk in chunks)
+        return rows + repr(backup.manifest).encode()
 
 
 @pytest.mark.parametrize("covers_everyone", [False, True])
@@ -334,7 +333,7 @@ def test_plan_of_one_of_several_owners_backs_up_their_rows_and_no_key(
 ) -> None:
     content = back_up_by_plan(BRUNO, tmp_path, covers_everyone=covers_everyone)
 
-    assert plans.list_copies(ALICE) == []
+    assert schedule.list_copies(ALICE) == []
     assert secret(BRUNO).encode() in content
     assert secret(ALICE).encode() not in content
     assert settings.SECRET_KEY.encode() not in content

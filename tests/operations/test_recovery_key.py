@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operations.backup.errors import BackupError, OtherRecoveryKeyError, RecoveryWordsError
-from operations.backup.keys import RecoveryKey, fingerprint
+from operations.backup.keys import (
+    BackupError,
+    FileKey,
+    OtherRecoveryKeyError,
+    RecoveryKey,
+    RecoveryWordsError,
+    WrongKeyError,
+    open_file_key,
+    parse_identity,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +32,10 @@ WORDS = [
     "drum",
     "buyer",
 ]
-NAME = fingerprint(KEY.public_key)
+
+
+def fits(key: RecoveryKey) -> bool:
+    return key == KEY
 
 
 def text(words: list[str]) -> str:
@@ -47,7 +58,7 @@ def test_words_are_those_of_bip_39() -> None:
 def test_case_numbers_and_lines_do_not_matter() -> None:
     numbered = "\n".join(f"{n}. {word.upper()}," for n, word in enumerate(WORDS, 1))
 
-    assert RecoveryKey.parse(numbered, expected=NAME) == KEY
+    assert RecoveryKey.parse(numbered, fits=fits) == KEY
 
 
 def test_new_keys_differ_and_show_no_secret_in_their_text() -> None:
@@ -77,7 +88,7 @@ def test_new_keys_differ_and_show_no_secret_in_their_text() -> None:
 )
 def test_mistake_is_named(words: list[str], message: str) -> None:
     with pytest.raises(BackupError, match=message):
-        RecoveryKey.parse(text(words), expected=NAME)
+        RecoveryKey.parse(text(words), fits=fits)
 
 
 @pytest.mark.slow
@@ -85,17 +96,38 @@ def test_every_single_mistake_is_found() -> None:
     """The checksum has four bits: one mistake in sixteen gives another key."""
     for wrong in ("zoo", "legal", "winner"):
         with pytest.raises(RecoveryWordsError, match="Word 3, “"):
-            RecoveryKey.parse(text([*WORDS[:2], wrong, *WORDS[3:]]), expected=NAME)
+            RecoveryKey.parse(text([*WORDS[:2], wrong, *WORDS[3:]]), fits=fits)
 
 
-def test_words_of_another_key_name_both_keys() -> None:
+def test_words_of_another_key_name_it() -> None:
     other = RecoveryKey(bytes(16))
-    names = rf"It needs {NAME}; these words are {fingerprint(other.public_key)}\."
 
-    with pytest.raises(OtherRecoveryKeyError, match=names):
-        RecoveryKey.parse(text(other.words), expected=NAME)
+    with pytest.raises(OtherRecoveryKeyError, match=f"These words are {other.fingerprint}"):
+        RecoveryKey.parse(text(other.words), fits=fits)
 
 
 def test_without_a_backup_only_the_checksum_is_known() -> None:
     with pytest.raises(RecoveryWordsError, match="checksum fails: a word is wrong, or in another"):
         RecoveryKey.parse(text([*WORDS[:-1], "about"]))
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_line_for_age_is_the_same_key(entropy: bytes) -> None:
+    key = RecoveryKey(entropy)
+
+    assert str(parse_identity(f"# created today\n{key.secret_line}\n")) == key.secret_line
+
+
+def test_words_give_the_same_line_for_age_forever() -> None:
+    """Or the words on paper would open nothing."""
+    assert KEY.secret_line == (
+        "AGE-SECRET-KEY-1Q028D0RQUQZTAFZSDRKGFL83KT3JKAADR464SX35U0X3MEY43Y4QUU337T"
+    )
+
+
+def test_key_of_one_file_opens_with_the_recovery_key_alone() -> None:
+    key = FileKey.generate(KEY.recipient)
+
+    assert str(parse_identity(open_file_key(key.sealed, KEY)).to_public()) == str(key.recipients[1])
+    with pytest.raises(WrongKeyError):
+        open_file_key(key.sealed, RecoveryKey(bytes(16)))

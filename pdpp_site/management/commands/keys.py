@@ -13,7 +13,7 @@ from evidence.ledger.checkpoints import public_key
 from evidence.models.owners import Owner, acting_for
 from importers.sources import account_store
 from operations import key_file
-from operations.backup import plans
+from operations.backup import schedule
 from operations.backup.restore import describe_database_error
 from operations.notifications import store as notifications
 from owner import second_factor
@@ -35,7 +35,7 @@ REENCRYPT = (
     reencrypt_secrets,
     account_store.reencrypt,
     notifications.reencrypt,
-    plans.reencrypt,
+    schedule.cancel_drills,
 )
 """Functions that encrypt or seal stored values of an owner again with the current secret."""
 

@@ -1,34 +1,34 @@
 """``manage.py backup``: back up everything, or one owner's rows, while the server runs."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, ProgrammingError
 from django.utils import timezone
+from pyrage.x25519 import Identity, Recipient
 from typing_extensions import override
 
 from evidence.management.owner_command import named_owner
 from evidence.models.owners import across_owners, acting_for, first_owner
 from importers.sources.account_store import count_credentials
 from operations import schema_version
-from operations.backup import command_options, plans
-from operations.backup.dump import BackupSummary, back_up, run_to_end
-from operations.backup.errors import BackupError
-from operations.backup.keys import Recipient, Secret
+from operations.backup import schedule
+from operations.backup.archive import BackupSummary, back_up, run_to_end
+from operations.backup.keys import BackupError, fingerprint, read_key_file
 from operations.backup.restore import describe_database_error
 
-NEEDS_KEY = "The words of recovery key {fingerprint} open it, and nothing else."
-REMINDER = {
-    True: "The backup contains the secret key: anyone who opens it can create tokens.",
-    False: "The backup does not contain the secret key: store PDPP_SECRET_KEY or var/keys.json too.",
-}
+KEY_FILE = "# created by manage.py backup; whoever has this key opens the backups made with it\n"
+NEEDS_KEY = "{key} opens it, and nothing else."
+WITH_KEYS = "The backup contains the secret key: anyone who opens it can create tokens."
+CREDENTIALS = "It contains the passwords or sign-ins of {count} live sources."
 
 
-CREDENTIALS = {
-    True: "It contains the passwords or sign-ins of {count} live sources, and the key that opens them.",
-    False: "It contains the passwords or sign-ins of {count} live sources, encrypted with the secret key.",
-}
+class NoRecoveryKeyError(BackupError):
+    """There is no recovery key."""
+
+    next_step = "Create one on the page Backups, or a key file with: --key-file KEY --make-key"
 
 
 class Command(BaseCommand):
@@ -42,22 +42,19 @@ class Command(BaseCommand):
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE")
-        command_options.add_arguments(parser)
         parser.add_argument(
             "--owner",
             metavar="NAME",
             help="Only the rows of this owner, without the account, by user name or id.",
         )
         parser.add_argument(
-            "--passphrase",
-            action="store_true",
-            help="Ask for a passphrase, although there is a recovery key.",
+            "--key-file",
+            type=Path,
+            metavar="KEY",
+            help="Encrypt to this key of age. Default: to the recovery key of the page Backups.",
         )
         parser.add_argument(
             "--make-key", action="store_true", help="Create the key file first; it must not exist."
-        )
-        parser.add_argument(
-            "--with-keys", action="store_true", help="Include the server's secret key."
         )
 
     @override
@@ -65,18 +62,14 @@ class Command(BaseCommand):
         if options["make_key"] and options["key_file"] is None:
             raise CommandError("--make-key needs --key-file with the name of the new file.")
         try:
-            if options["make_key"]:
-                command_options.make_key_file(options["key_file"])
             owner_id = named_owner(options["owner"]).owner_id if options["owner"] else None
-            secret = self._secret(owner_id, options)
-            options["with_keys"] |= isinstance(secret, Recipient) and owner_id is None
+            recipient = self._recipient(owner_id, options)
             summary = run_to_end(
                 back_up(
                     file,
-                    secret,
+                    [recipient],
                     owner_id=owner_id,
                     migrations=schema_version.applied_migrations(),
-                    with_keys=options["with_keys"],
                     now=timezone.now(),
                     on_table=self._show,
                 )
@@ -87,37 +80,50 @@ class Command(BaseCommand):
             raise CommandError(f"No backup was made: {error.strerror}: {error.filename}") from error
         except DatabaseError as error:
             raise CommandError(f"No backup was made. {describe_database_error(error)}") from error
-        with across_owners() if owner_id is None else acting_for(owner_id):
-            self._report(file, summary, options)
+        key_file = options["key_file"]
+        key = key_file or f"Recovery key {fingerprint(str(recipient))}"
+        self._report(file, summary, owner_id, NEEDS_KEY.format(key=key))
+        self.stdout.write(
+            f"Test it: manage.py drill {file}{f' --key-file {key_file}' * bool(key_file)}"
+        )
 
-    def _secret(self, owner_id: str | None, options: dict[str, Any]) -> Secret | Recipient:
-        """Return the public half of the recovery key, unless the options name something else."""
-        if options["passphrase"] or options["key_file"] is not None:
-            return command_options.new_secret(options)
+    def _recipient(self, owner_id: str | None, options: dict[str, Any]) -> Recipient:
+        """Return the public half of the recovery key, or of the key file that the options name."""
+        if (path := options["key_file"]) is not None:
+            if options["make_key"]:
+                _make_key_file(path)
+            return read_key_file(path).to_public()
         try:
             owner_id = owner_id or first_owner(timezone.now()).owner_id
             with acting_for(owner_id):
-                public_key = plans.get_plan(owner_id).public_key
-        except ProgrammingError:  # the tables are those of an earlier release
-            public_key = None
-        if public_key is None:
-            return command_options.new_secret(options)
-        return Recipient(bytes(public_key))
+                recipient = schedule.get_plan(owner_id).recipient
+        except ProgrammingError:  # the tables are those of another release
+            recipient = ""
+        if not recipient:
+            raise NoRecoveryKeyError
+        return Recipient.from_str(recipient)
 
     def _show(self, name: str, rows: int) -> None:
         if rows:
             self.stderr.write(f"{name}: {rows:,} rows")
 
-    def _report(self, file: Path, summary: BackupSummary, options: dict[str, Any]) -> None:
+    def _report(self, file: Path, summary: BackupSummary, owner_id: str | None, key: str) -> None:
         self.stdout.write(
             f"{file}: {summary.rows:,} rows of {len(summary.counts)} tables,"
             f" {summary.size_bytes:,} bytes, with {summary.answers} sample answers and {summary.chains}"
             " ledger chain heads for verification."
         )
-        if summary.header.fingerprint:
-            self.stdout.write(NEEDS_KEY.format(fingerprint=summary.header.fingerprint))
-        self.stdout.write(REMINDER[options["with_keys"]])
-        if count := count_credentials():
-            self.stdout.write(CREDENTIALS[options["with_keys"]].format(count=count))
-        key = f" --key-file {options['key_file']}" if options["key_file"] else ""
-        self.stdout.write(f"Test it: manage.py drill {file}{key}")
+        self.stdout.write(key)
+        if owner_id is None:
+            self.stdout.write(WITH_KEYS)
+        with across_owners() if owner_id is None else acting_for(owner_id):
+            if count := count_credentials():
+                self.stdout.write(CREDENTIALS.format(count=count))
+
+
+def _make_key_file(path: Path) -> None:
+    """Create a random key of age with mode 0600. Raises FileExistsError."""
+    key = Identity.generate()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f"{KEY_FILE}# public key: {key.to_public()}\n{key}\n")

@@ -8,12 +8,10 @@ from django.db import DatabaseError
 from django.utils import timezone
 from typing_extensions import override
 
-from operations.backup import command_options
-from operations.backup.drill import drill
-from operations.backup.dump import run_to_end
-from operations.backup.errors import BackupError, DrillFailedError
-from operations.backup.management.commands.restore import format_verification
-from operations.backup.restore import describe_database_error
+from operations.backup.archive import run_to_end
+from operations.backup.keys import BackupError
+from operations.backup.management.commands import restore
+from operations.backup.restore import DrillFailedError, describe_database_error, drill
 
 
 class Command(BaseCommand):
@@ -23,20 +21,14 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, metavar="FILE")
-        command_options.add_arguments(parser)
-        parser.add_argument(
-            "--with-keys", action="store_true", help="Use the secret key in the backup."
-        )
+        restore.add_file_and_key(parser)
 
     @override
     def handle(self, *args: Any, file: Path, **options: Any) -> None:
         started = timezone.now()
         try:
-            secret = command_options.read_secret(file, options)
-            with_keys, key_path = options["with_keys"], options["key_file"]
-            steps = drill(file, secret, key_path=key_path, with_keys=with_keys, now=started)
-            verification = run_to_end(steps)
+            secret_line = str(restore.read_key(file, options["key_file"]))
+            verification = run_to_end(drill(file, secret_line, now=started))
         except DrillFailedError as error:
             raise CommandError(error.detail) from error
         except BackupError as error:
@@ -49,7 +41,7 @@ class Command(BaseCommand):
             ) from error
         seconds = (timezone.now() - started).total_seconds()
         self.stdout.write(f"{file}: drill of {started:%Y-%m-%d %H:%M} UTC, {seconds:.0f} s")
-        for line in format_verification(verification):
+        for line in restore.format_verification(verification):
             self.stdout.write(line)
         if not verification.holds:
             raise CommandError("Verification of the backup failed.")

@@ -1,6 +1,8 @@
 """``manage.py restore``: restore everything, or one owner's rows, with all grants paused."""
 
+import getpass
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,18 +11,33 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 from django.utils import timezone
+from pyrage.x25519 import Identity
 from typing_extensions import override
 
 from operations import key_file, schema_version
-from operations.backup import command_options
-from operations.backup.errors import BackupError, MigrationsDifferError
-from operations.backup.keys import RECOVERY
-from operations.backup.restore import (
+from operations.backup.archive import (
     BackupReader,
+    installation_keys,
+    open_backup,
+    opens,
+    require_age_file,
+)
+from operations.backup.keys import (
+    SECRET_LINE,
+    BackupError,
+    RecoveryKey,
+    parse_identity,
+    read_key_file,
+)
+from operations.backup.restore import (
+    MigrationsDifferError,
     RestoreSummary,
     Verification,
     describe_database_error,
     require_empty,
+    require_key,
+    require_restorable,
+    restore,
     verify_restore,
 )
 from operations.backup.table_copy import analyze
@@ -29,6 +46,7 @@ ACCESS_PAUSED = (
     "{paused} grants were paused and {ended} owner tokens revoked. Resume or disconnect each app on"
     " the page Connected apps, and create new owner tokens."
 )
+ASK = "The 12 words of the recovery key, or a line AGE-SECRET-KEY-1…: "
 KEY_SAVED = "The secret key was saved in {path}.{set_it}"
 SET_KEY = " Set PDPP_SECRET_KEY to it before starting the server."
 
@@ -41,34 +59,24 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, metavar="FILE")
-        command_options.add_arguments(parser)
-        command_options.add_opened(parser)
+        add_file_and_key(parser)
         parser.add_argument("--json", action="store_true", help="Print the verification as JSON.")
         parser.add_argument(
             "--replace",
             action="store_true",
             help="Delete what the owner of the backup has here first. Stop the server before.",
         )
-        key_options = parser.add_mutually_exclusive_group()
-        key_options.add_argument(
-            "--with-keys", action="store_true", help="Restore the secret key from the backup."
-        )
-        key_options.add_argument(
+        parser.add_argument(
             "--without-the-key",
             action="store_true",
-            help="Restore although the secret key of the backup is lost.",
+            help="Restore an owner's rows although the secret key that they were made under is lost.",
         )
 
     @override
     def handle(self, *args: Any, file: Path, **options: Any) -> None:
         try:
-            secret = command_options.read_secret(file, options)
-            with file.open("rb") as opened:
-                backup = BackupReader(opened, secret)
-                # Words open what restores everything, as the page Backups promises.
-                if secret.kind == RECOVERY and not options["without_the_key"]:
-                    options["with_keys"] |= backup.manifest.owner_id is None
+            identity = read_key(file, options["key_file"])
+            with open_backup(file, identity) as backup:
                 summary = self._restore(backup, options)
         except BackupError as error:
             raise CommandError(error.text) from error
@@ -76,8 +84,7 @@ class Command(BaseCommand):
             raise CommandError(f"{error.strerror}: {error.filename}") from error
         except DatabaseError as error:
             raise CommandError(f"Nothing was restored. {describe_database_error(error)}") from error
-        if options["with_keys"]:
-            self._save_key()
+        self._save_keys()
         analyze()
         verification = verify_restore(summary)
         self._report(summary, verification, as_json=options["json"])
@@ -87,23 +94,30 @@ class Command(BaseCommand):
     def _restore(self, backup: BackupReader, options: dict[str, Any]) -> RestoreSummary:
         """Create the backup's tables, restore its rows, then migrate to this version."""
         known, applied = schema_version.known_migrations(), schema_version.applied_migrations()
-        backup.require_restorable(known=known, applied=applied)
-        backup.require_secret(with_keys=options["with_keys"], without=options["without_the_key"])
-        if options["with_keys"]:
-            settings.SECRET_KEY = backup.manifest.secret_key
-            settings.PDPP_ROTATED_KEYS = backup.manifest.rotated_keys
-            settings.SECRET_KEY_FALLBACKS = backup.manifest.rotated_keys.get("secret", [])
-        if applied != backup.manifest.migrations:
-            if applied and backup.manifest.owner_id is not None:
+        manifest = backup.manifest
+        require_restorable(manifest, known=known, applied=applied)
+        if not options["without_the_key"]:
+            require_key(manifest)
+        if applied != manifest.migrations:
+            if applied and manifest.owner_id is not None:
                 raise MigrationsDifferError
             if applied:  # a killed restore or an older version created tables
                 require_empty()
-            schema_version.migrate_to(backup.manifest.migrations)
-        summary = backup.restore(
-            now=timezone.now(), replace=options["replace"], on_table=self._show
+            schema_version.migrate_to(manifest.migrations)
+        self._use_keys(manifest.keys)
+        summary = restore(
+            backup, now=timezone.now(), replace=options["replace"], on_table=self._show
         )
         schema_version.migrate_to_latest()
         return summary
+
+    def _use_keys(self, keys: dict[str, Any] | None) -> None:
+        """Use the keys of the backup, and note that they are to be saved, unless they are known."""
+        self._new_keys = None if keys is None or keys == installation_keys() else keys
+        if self._new_keys is not None:
+            settings.SECRET_KEY = self._new_keys["secret_key"]
+            settings.PDPP_ROTATED_KEYS = self._new_keys["rotated"]
+            settings.SECRET_KEY_FALLBACKS = self._new_keys["rotated"].get("secret", [])
 
     def _show(self, name: str, rows: int) -> None:
         if rows:
@@ -119,12 +133,36 @@ class Command(BaseCommand):
             self.stdout.write(line)
         self.stdout.write(ACCESS_PAUSED.format(paused=summary.paused, ended=summary.ended))
 
-    def _save_key(self) -> None:
-        keys = {"secret_key": settings.SECRET_KEY, "rotated": settings.PDPP_ROTATED_KEYS}
-        path = key_file.write_keys(settings.PDPP_VAR, keys)
+    def _save_keys(self) -> None:
+        if self._new_keys is None:
+            return
+        path = key_file.write_keys(settings.PDPP_VAR, self._new_keys)
         is_set = settings.PDPP_SECRET_KEY == settings.SECRET_KEY
         set_it = "" if is_set or (settings.EMBEDDED and not settings.PDPP_SECRET_KEY) else SET_KEY
         self.stderr.write(KEY_SAVED.format(path=path, set_it=set_it))
+
+
+def add_file_and_key(parser: CommandParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--key-file",
+        type=Path,
+        metavar="KEY",
+        help="Open the backup with this key of age. Default: ask for the words of the recovery key,"
+        " or read them from standard input if there is no terminal.",
+    )
+
+
+def read_key(file: Path, path: Path | None) -> Identity:
+    """Return the key of a backup, from a key file or from words. Raises BackupError and OSError."""
+    require_age_file(file)
+    if path is not None:
+        return read_key_file(path)
+    is_terminal = sys.stdin.isatty()
+    text = getpass.getpass(ASK) if is_terminal else sys.stdin.readline()
+    if SECRET_LINE.search(text):
+        return parse_identity(text)
+    return RecoveryKey.parse(text, fits=lambda key: opens(file, key.identity)).identity
 
 
 def format_verification(verification: Verification) -> list[str]:
