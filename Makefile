@@ -33,6 +33,7 @@
 # make import-large  generate a 4 GB mailbox, 2 GB of Health and 60,000 bookings, import them, and print memory
 #             and time; MAIL_MB, HEALTH_MB, BOOKINGS change the sizes (bench/importing)
 # make corpus  read the samples of exports in CORPUS=DIR, and print per kind how many are as expected
+# make release  build the wheel, the source distribution and the notes of a version into dist/
 # make screenshots  take the screenshots in docs/; needs chromium and chromedriver
 # make trace  print the path of one request over the demo data: ARGS="search q=invoice" or a path of /v1
 # make format  format the code and apply automatic fixes
@@ -43,7 +44,7 @@ BIN := .venv/bin
 # Every file of every package must have a hash that the lock file names.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -c requirements.lock
 
-GROUPS := dev extras-tests mutation audit conformance lock
+GROUPS := dev extras-tests mutation audit conformance release lock
 
 # Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci .devcontainer .editorconfig .pre-commit-config.yaml Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
@@ -51,7 +52,7 @@ TREE := .ci .devcontainer .editorconfig .pre-commit-config.yaml Makefile $(wildc
 # Without bytecode, each process of the tests compiles the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: screenshots trace agent-eval audit bench conformance corpus coverage faults hosts import-large lock non-interference ocr office outlook psql relevance seed semantic shell run sign-in test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
+.PHONY: screenshots trace agent-eval audit bench conformance corpus coverage faults hosts import-large lock non-interference ocr office outlook psql relevance release seed semantic shell run sign-in test test-all test-tools nightly mutants check check-code check-types check-django check-files format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -159,6 +160,14 @@ outlook: .venv/outlook
 
 semantic: .venv/semantic
 
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+release: .venv/release
+	rm -rf dist
+	$(BIN)/python -m build
+	sed -n '/^## $(VERSION)$$/,/^## /{/^## /!p}' CHANGELOG.md > dist/notes.md
+	grep -q . dist/notes.md
+	@echo "Now tag: git tag -a v$(VERSION) -F dist/notes.md"
+
 screenshots: .venv/development
 	$(BIN)/python -m tests.browser.screenshots docs
 
@@ -211,6 +220,10 @@ clean:
 
 .venv/lock: pyproject.toml .venv/pip
 	$(INSTALL) --group lock
+	touch $@
+
+.venv/release: pyproject.toml .venv/pip
+	$(INSTALL) --group release
 	touch $@
 
 .venv/audit: pyproject.toml .venv/runtime

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -39,6 +40,10 @@ OTHER_VERSION = (
 )
 NO_TABLES = "The database has no tables. Create them: manage.py migrate"
 NO_CONNECTION = "Cannot connect to the database: {why}. Check that it is running and that DATABASE_URL is correct."
+
+
+INSTALLED = "pdpp-server"
+"""The program of the installed package, which serves if no command is named."""
 
 
 class SchemaError(CommandError):
@@ -158,6 +163,8 @@ def _run(argv: list[str]) -> None:
     signal.signal(signal.SIGTERM, _exit_on_signal)
     # Command modules have underscores; people type hyphens, and both are accepted.
     arguments = [argument.replace("_", "-") for argument in argv[1:2]] + argv[2:]
+    if not arguments and Path(argv[0]).name == INSTALLED:
+        arguments = ["run"]
     command = arguments[0] if arguments else ""
     needs_database = command not in WITHOUT_DATABASE or arguments[:2] == ["keys", "retire"]
     with contextlib.ExitStack() as running:

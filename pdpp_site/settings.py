@@ -13,11 +13,13 @@ from pdpp_site import oauth_library
 
 django_stubs_ext.monkeypatch()  # allows ModelAdmin[Grant] at run time
 BASE_DIR = Path(__file__).resolve().parent.parent
+# An installed package keeps no records beside its code.
+HOME = BASE_DIR if (BASE_DIR / "manage.py").is_file() else Path.cwd()
 env = environment.Environment()
 
 # --- the environment ---------------------------------------------------------------------------
 DATABASE_URL = env.string("DATABASE_URL")
-PDPP_VAR = Path(env.string("PDPP_VAR", default=str(BASE_DIR / "var"))).resolve()
+PDPP_VAR = Path(env.string("PDPP_VAR", default=str(HOME / "var"))).resolve()
 PDPP_PORT = env.integer("PDPP_PORT", default=8000, min_value=1, max_value=65_535)
 PDPP_BIND = env.string("PDPP_BIND", default="127.0.0.1")
 PDPP_PUBLIC_URL = env.url("PDPP_PUBLIC_URL", default=f"http://127.0.0.1:{PDPP_PORT}")

@@ -310,7 +310,8 @@ def _run(
     """Run a command and return what it printed. Raises DrillFailedError with its message."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments],
+            [sys.executable, "-m", "pdpp_site", *arguments],
+            cwd=settings.BASE_DIR,
             env=environment,
             stdin=subprocess.PIPE,
             stdout=out,
