@@ -114,7 +114,7 @@ class ScheduleForm(forms.Form):
         try:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
-            raise ValidationError(schedule.folder_error(error, folder).text) from None
+            raise ValidationError(str(schedule.folder_error(error, folder))) from None
         return str(Path(folder))
 
 
@@ -160,7 +160,7 @@ class DrillForm(forms.Form):
             )
             self.file_key = open_file_key(bytes(self.copy.sealed), key)
         except BackupError as error:
-            raise ValidationError(error.text) from None
+            raise ValidationError(str(error)) from None
         return words
 
 

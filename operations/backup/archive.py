@@ -80,19 +80,16 @@ class OlderFormatError(BackupError):
 
 
 class NewerFormatError(BackupError):
-    """A newer version of this program made the backup."""
-
-    next_step = "Update this program to that version or a later one, then restore."
+    """A newer version of this program made the backup. Update this program, then restore."""
 
 
 class DamagedError(BackupError):
-    """The backup was changed, damaged or cut short after it was made."""
-
-    next_step = "Nothing was restored. Use another copy."
+    """The backup was changed, damaged or cut short after it was made. Nothing was restored. Use
+    another copy."""
 
 
 class BackupExistsError(BackupError):
-    """The file exists, and a backup never replaces one."""
+    """The file exists, and a backup never replaces one: {}"""
 
 
 class _Target(io.BufferedIOBase):
@@ -514,20 +511,9 @@ def _new_file(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         try:
-            _publish(draft, path)
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             raise BackupExistsError(str(path)) from None
+        draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _publish(draft: Path, path: Path) -> None:
-    """Give the draft its name. Raises FileExistsError."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        raise
-    except OSError:
-        # File systems such as FAT have no hard links, so reserve the name first.
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        draft.replace(path)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 import pyrage
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -33,46 +33,27 @@ _BIP39 = Mnemonic("english")
 
 
 class BackupError(Exception):
-    """The backup cannot be used.
-
-    The docstring of a class is its message, and `next_step` says what to do.
-    """
-
-    next_step: ClassVar[str] = ""
+    """The backup cannot be used. The docstring of a class is its message, with a detail as {}."""
 
     def __init__(self, detail: str = "") -> None:
-        self.detail = detail
-        self.message = f"{self.__doc__ or type(self).__name__} {detail}".strip()
-        super().__init__(self.message)
-
-    @property
-    def text(self) -> str:
-        """Return the message with the next step."""
-        return f"{self.message} {self.next_step}".strip()
+        super().__init__(" ".join((self.__doc__ or "").split()).format(detail))
 
 
 class WrongKeyError(BackupError):
-    """The key does not open this backup."""
-
-    next_step = "Use the one that the backup was made with."
+    """The key does not open this backup. Use the one that the backup was made with."""
 
 
 class InvalidKeyFileError(BackupError):
-    """The key file has no line that begins with AGE-SECRET-KEY-1."""
-
-    next_step = "Create one with: manage.py backup FILE --key-file KEY --make-key"
+    """The key file has no line AGE-SECRET-KEY-1…. Create one with: --key-file KEY --make-key"""
 
 
 class RecoveryWordsError(BackupError):
-    """These words are not a recovery key."""
-
-    next_step = "Compare them with what you wrote down."
+    """These words are not a recovery key. {} Compare them with what you wrote down."""
 
 
 class OtherRecoveryKeyError(BackupError):
-    """The backup needs another recovery key."""
-
-    next_step = "Use the words of that key, or a backup that was made with this one."
+    """The backup needs another recovery key; these words are {}. Use the words of that key, or a
+    backup that was made with this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +82,7 @@ class RecoveryKey:
         if fits is not None and (mistake := cls._find_mistake(words, fits)):
             raise RecoveryWordsError(mistake)
         if key is not None:
-            raise OtherRecoveryKeyError(f"These words are {key.fingerprint}.")
+            raise OtherRecoveryKeyError(key.fingerprint)
         raise RecoveryWordsError("Their checksum fails: a word is wrong, or in another place.")
 
     @classmethod

@@ -55,30 +55,23 @@ POLL_SECONDS = 0.2
 
 
 class NotEmptyError(BackupError):
-    """The database is not empty."""
-
-    next_step = "Create a new database, or set PDPP_VAR to a new folder, and restore there."
+    """The database is not empty: it has rows in {}. Create a new database, or set PDPP_VAR to a new
+    folder, and restore there."""
 
 
 class OwnerExistsError(BackupError):
-    """This owner has records or settings here already."""
-
-    next_step = "Use --replace to delete them, and restore those of the backup instead."
+    """The owner {} has records or settings here already. Use --replace to delete them, and restore
+    those of the backup instead."""
 
 
 class MigrationsDifferError(BackupError):
-    """The tables of this database have another version than those of the backup."""
-
-    next_step = "Restore into a database that was never migrated: restore migrates it."
+    """The tables of this database have another version than those of the backup. Restore into a
+    database that was never migrated: restore migrates it."""
 
 
 class SecretKeyDiffersError(BackupError):
-    """The rows were backed up under another PDPP_SECRET_KEY than that of this installation."""
-
-    next_step = (
-        "Set the PDPP_SECRET_KEY of the backup, or restore with --without-the-key, which revokes all"
-        " tokens and removes the ledger's seals."
-    )
+    """The rows were backed up under another PDPP_SECRET_KEY than that of this installation. Set that
+    one, or restore with --without-the-key, which revokes all tokens and removes the ledger's seals."""
 
 
 class RestoreRunningError(BackupError):
@@ -86,7 +79,7 @@ class RestoreRunningError(BackupError):
 
 
 class DrillFailedError(BackupError):
-    """The drill failed; the detail is the message of the restore."""
+    """{}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +186,7 @@ def _load_tables(backup: BackupReader, on_table: ReportTable) -> dict[str, int]:
 def require_empty() -> None:
     """Raise NotEmptyError if the database holds data."""
     if tables := table_copy.non_empty_tables():
-        raise NotEmptyError(f"It has rows in {tables[0]}.")
+        raise NotEmptyError(tables[0])
 
 
 def _require_free(owner_id: str, *, replace: bool) -> None:
@@ -201,7 +194,7 @@ def _require_free(owner_id: str, *, replace: bool) -> None:
     if replace:
         table_copy.delete_rows_of(owner_id)
     elif table_copy.has_rows_of(owner_id):
-        raise OwnerExistsError(f"The owner is {owner_id}.")
+        raise OwnerExistsError(owner_id)
 
 
 def verify_restore(restored: RestoreSummary) -> Verification:
@@ -229,8 +222,9 @@ def _verify_ledger(owner_id: str) -> VerificationReport:
 
 
 def describe_database_error(error: DatabaseError) -> str:
-    """Return a message without the text of the error, which may quote a record."""
-    return f"The database reported an error ({table_copy.error_code(error)})."
+    """Return the SQLSTATE of an error, or its class, because its text may quote a record."""
+    code = getattr(error.__cause__, "sqlstate", None) or type(error).__name__
+    return f"an error of the database ({code})"
 
 
 @contextmanager

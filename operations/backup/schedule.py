@@ -26,7 +26,7 @@ from operations import schema_version
 from operations.backup.archive import BackupSummary, back_up
 from operations.backup.keys import BackupError, FileKey, fingerprint
 from operations.backup.models import BackupCopy, BackupPlan
-from operations.backup.restore import DrillFailedError, describe_database_error, drill
+from operations.backup.restore import describe_database_error, drill
 
 logger = logging.getLogger(__name__)
 
@@ -55,39 +55,31 @@ PERIODS: dict[str, Callable[[datetime], tuple[int, ...]]] = {
 
 
 class FolderMissingError(BackupError):
-    """The folder for backups does not exist, or its disk is not mounted:"""
-
-    next_step = "Connect the disk, or choose another folder on the page Backups."
+    """The folder for backups does not exist, or its disk is not mounted: {}. Connect the disk, or
+    choose another folder on the page Backups."""
 
 
 class FolderDeniedError(BackupError):
-    """The server may not write into the folder for backups:"""
-
-    next_step = "Give its account write access, or choose another folder on the page Backups."
+    """The server may not write into the folder for backups: {}. Give its account write access, or
+    choose another folder on the page Backups."""
 
 
 class DiskFullError(BackupError):
-    """The disk of the folder for backups is full:"""
-
-    next_step = "Free some space, or keep fewer backups."
+    """The disk of the folder for backups is full: {}. Free some space, or keep fewer backups."""
 
 
 class FolderFailedError(BackupError):
-    """The folder for backups cannot be used:"""
-
-    next_step = "Check its disk, or choose another folder on the page Backups."
+    """The folder for backups cannot be used: {}. Check its disk, or choose another folder on the
+    page Backups."""
 
 
 class StoppedError(BackupError):
-    """The backup or drill stopped with an unexpected error:"""
-
-    next_step = "See the server's log. A backup is tried again in an hour."
+    """The backup or drill stopped with an unexpected error: {}. See the server's log. A backup is
+    tried again in an hour."""
 
 
 class BackupMissingError(BackupError):
-    """The backup is no longer where it was stored:"""
-
-    next_step = "Use another backup."
+    """The backup is no longer where it was stored: {}. Use another backup."""
 
 
 FOLDER_ERRORS: dict[int, type[BackupError]] = {
@@ -104,8 +96,7 @@ FOLDER_ERRORS: dict[int, type[BackupError]] = {
 def folder_error(error: OSError, folder: str) -> BackupError:
     """Return what an error of the file system means for a folder of backups."""
     kind = FOLDER_ERRORS.get(error.errno or 0, FolderFailedError)
-    detail = f"{folder} ({error.strerror})." if kind is FolderFailedError else f"{folder}."
-    return kind(detail)
+    return kind(f"{folder} ({error.strerror})" if kind is FolderFailedError else folder)
 
 
 def get_plan(owner_id: str) -> BackupPlan:
@@ -244,7 +235,7 @@ def _run(plan: BackupPlan, *, now: datetime) -> Iterator[object]:
     if plan.hour is not None and not plan.is_paused:
         due_at = now + RETRY if problem else next_due(plan.owner_id, plan.hour, after=now)
     said = problem and {
-        "code": type(problem).__name__, "text": problem.text, "at": now.isoformat(),
+        "code": type(problem).__name__, "text": str(problem), "at": now.isoformat(),
     }  # fmt: skip
     rows = BackupPlan.unscoped.filter(pk=plan.pk)
     rows.update(problem=said)
@@ -255,7 +246,7 @@ def _back_up(plan: BackupPlan, *, now: datetime) -> Iterator[object]:
     """Write a backup, add it to the list, and delete what the plan no longer keeps."""
     plan.folder = folder_of(plan)
     if not plan.folder:
-        raise FolderMissingError("none is chosen.")
+        raise FolderMissingError("none is chosen")
     _delete_old_drafts(Path(plan.folder))
     owner_id, key_name = only_owner(plan), fingerprint(plan.recipient)
     name = NAME.format(owner=f"{owner_id}-" if owner_id else "", at=now, fingerprint=key_name)
@@ -307,14 +298,12 @@ def _drill(copy: BackupCopy) -> Iterator[object]:
     """Restore a copy into a scratch database, and save whether it holds."""
     try:
         problem = yield from _drill_problem(copy)
-    except DrillFailedError as error:
-        problem = error.detail
     except BackupError as error:
-        problem = error.text
+        problem = str(error)
     except OSError as error:
-        problem = folder_error(error, copy.folder).text
+        problem = str(folder_error(error, copy.folder))
     except Exception as error:  # noqa: BLE001 - or it would start again at once
-        problem = _unexpected(error).text
+        problem = str(_unexpected(error))
     rows = BackupCopy.unscoped.filter(pk=copy.pk)
     rows.update(drill_key=None, drilled_at=timezone.now(), drill_problem=problem)
 
@@ -326,7 +315,7 @@ def _drill_problem(copy: BackupCopy) -> Generator[object, None, str]:
         return INTERRUPTED
     path = Path(copy.folder, copy.name)
     if not path.is_file():
-        raise BackupMissingError(f"{path}.")
+        raise BackupMissingError(str(path))
     verification = yield from drill(path, key, now=timezone.now())
     return "" if verification.holds else DIFFERS
 
@@ -335,9 +324,9 @@ def _unexpected(error: Exception) -> BackupError:
     """Return what the owner may see of an error, whose text may quote a record."""
     name = type(error).__name__
     logger.error("a backup or drill stopped: %s", name)
-    if isinstance(error, DatabaseError):
-        return StoppedError(describe_database_error(error))
-    return StoppedError(f"{name}.")
+    return StoppedError(
+        describe_database_error(error) if isinstance(error, DatabaseError) else name
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from django.db import DatabaseError, connection, transaction
+from django.db import connection, transaction
 from psycopg import sql
 
 from operations.backup.keys import BackupError
@@ -54,9 +54,7 @@ BATCH_BYTES = 1024 * 1024
 
 
 class ForeignRowsError(BackupError):
-    """The backup has rows of another owner than the one whose rows it is to restore."""
-
-    next_step = "Nothing was restored. Use another copy."
+    """The backup has rows of another owner than it names. Nothing was restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +288,3 @@ def analyze() -> None:
     """Collect planner statistics, which a load leaves out of date."""
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
-
-
-def error_code(error: DatabaseError) -> str:
-    """Return the SQLSTATE of an error, or its class, because its text may quote a record."""
-    return getattr(error.__cause__, "sqlstate", None) or type(error).__name__

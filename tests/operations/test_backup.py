@@ -305,22 +305,6 @@ def test_restore_continues_after_interrupted_migration(
     migrate.assert_called_once_with(ours)
 
 
-def test_backup_works_without_hard_links(
-    filled: World, tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "link", Mock(side_effect=PermissionError(1, "Not permitted")))
-    file = tmp_path / "all.age"
-    back_up(file, key_file)
-    content = file.read_bytes()
-
-    with pytest.raises(CommandError, match="never replaces"):
-        back_up(file, key_file)
-
-    assert file.read_bytes() == content
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.age", "key"]
-
-
 def test_restore_of_everything_brings_the_secret_key_along(
     filled: World, tmp_path: Path, key_file: Path, settings: Any
 ) -> None:
@@ -533,7 +517,7 @@ def test_words_of_another_key_open_no_backup(
 
     monkeypatch.setattr("sys.stdin", StringIO(" ".join(OTHER_KEY.words)))
     with pytest.raises(
-        CommandError, match=f"needs another .* These words are {OTHER_KEY.fingerprint}"
+        CommandError, match=f"needs another .*these words are {OTHER_KEY.fingerprint}"
     ):
         call_command("drill", file)
 

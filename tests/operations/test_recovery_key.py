@@ -102,7 +102,7 @@ def test_every_single_mistake_is_found() -> None:
 def test_words_of_another_key_name_it() -> None:
     other = RecoveryKey(bytes(16))
 
-    with pytest.raises(OtherRecoveryKeyError, match=f"These words are {other.fingerprint}"):
+    with pytest.raises(OtherRecoveryKeyError, match=f"these words are {other.fingerprint}"):
         RecoveryKey.parse(text(other.words), fits=fits)
 
 

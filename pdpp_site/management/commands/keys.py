@@ -121,7 +121,9 @@ class Command(BaseCommand):
         except key_file.NoPreviousKeyError:
             raise CommandError("There is no previous key.") from None
         except DatabaseError as error:
-            raise CommandError(f"Nothing was retired. {describe_database_error(error)}") from error
+            raise CommandError(
+                f"Nothing was retired, for {describe_database_error(error)}."
+            ) from error
         self.stdout.write(f"After the restart, previous {name} keys are invalid.")
 
 

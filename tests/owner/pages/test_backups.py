@@ -221,7 +221,7 @@ def test_drill_takes_the_words_and_stores_none(world: World, alice: Browser) -> 
     page = answer(alice, f"/backups/{copy.pk}/drill", words=" ".join(words))
 
     assert "Word 4, “zoo”, is wrong." in first.errors[0]
-    assert "The backup needs another recovery key." in second.errors[0]
+    assert "The backup needs another recovery key; these words are" in second.errors[0]
     assert "The drill starts within a few seconds." in page.text
     assert "A drill is running." in page.text
     copy.refresh_from_db()

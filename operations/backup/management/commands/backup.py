@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, ProgrammingError
+from django.db import ProgrammingError
 from django.utils import timezone
 from pyrage.x25519 import Identity, Recipient
 from typing_extensions import override
@@ -17,7 +17,7 @@ from operations import schema_version
 from operations.backup import schedule
 from operations.backup.archive import BackupSummary, back_up, run_to_end
 from operations.backup.keys import BackupError, fingerprint, read_key_file
-from operations.backup.restore import describe_database_error
+from operations.backup.management.commands.restore import command_errors
 
 KEY_FILE = "# created by manage.py backup; whoever has this key opens the backups made with it\n"
 NEEDS_KEY = "{key} opens it, and nothing else."
@@ -26,9 +26,8 @@ CREDENTIALS = "It contains the passwords or sign-ins of {count} live sources."
 
 
 class NoRecoveryKeyError(BackupError):
-    """There is no recovery key."""
-
-    next_step = "Create one on the page Backups, or a key file with: --key-file KEY --make-key"
+    """There is no recovery key. Create one on the page Backups, or a key file with: --key-file KEY
+    --make-key"""
 
 
 class Command(BaseCommand):
@@ -61,25 +60,18 @@ class Command(BaseCommand):
     def handle(self, *args: Any, file: Path, **options: Any) -> None:
         if options["make_key"] and options["key_file"] is None:
             raise CommandError("--make-key needs --key-file with the name of the new file.")
-        try:
+        with command_errors("No backup was made."):
             owner_id = named_owner(options["owner"]).owner_id if options["owner"] else None
             recipient = self._recipient(owner_id, options)
-            summary = run_to_end(
-                back_up(
-                    file,
-                    [recipient],
-                    owner_id=owner_id,
-                    migrations=schema_version.applied_migrations(),
-                    now=timezone.now(),
-                    on_table=self._show,
-                )
+            steps = back_up(
+                file,
+                [recipient],
+                owner_id=owner_id,
+                migrations=schema_version.applied_migrations(),
+                now=timezone.now(),
+                on_table=self._show,
             )
-        except BackupError as error:
-            raise CommandError(error.text) from error
-        except OSError as error:
-            raise CommandError(f"No backup was made: {error.strerror}: {error.filename}") from error
-        except DatabaseError as error:
-            raise CommandError(f"No backup was made. {describe_database_error(error)}") from error
+            summary = run_to_end(steps)
         key_file = options["key_file"]
         key = key_file or f"Recovery key {fingerprint(str(recipient))}"
         self._report(file, summary, owner_id, NEEDS_KEY.format(key=key))

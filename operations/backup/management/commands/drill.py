@@ -4,14 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError
 from django.utils import timezone
 from typing_extensions import override
 
 from operations.backup.archive import run_to_end
-from operations.backup.keys import BackupError
 from operations.backup.management.commands import restore
-from operations.backup.restore import DrillFailedError, describe_database_error, drill
+from operations.backup.restore import drill
 
 
 class Command(BaseCommand):
@@ -26,19 +24,9 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, file: Path, **options: Any) -> None:
         started = timezone.now()
-        try:
+        with restore.command_errors("There was no drill."):
             secret_line = str(restore.read_key(file, options["key_file"]))
             verification = run_to_end(drill(file, secret_line, now=started))
-        except DrillFailedError as error:
-            raise CommandError(error.detail) from error
-        except BackupError as error:
-            raise CommandError(error.text) from error
-        except OSError as error:
-            raise CommandError(f"{error.strerror}: {error.filename}") from error
-        except DatabaseError as error:
-            raise CommandError(
-                f"Cannot create a scratch database. {describe_database_error(error)}"
-            ) from error
         seconds = (timezone.now() - started).total_seconds()
         self.stdout.write(f"{file}: drill of {started:%Y-%m-%d %H:%M} UTC, {seconds:.0f} s")
         for line in restore.format_verification(verification):

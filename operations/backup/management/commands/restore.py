@@ -3,6 +3,8 @@
 import getpass
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -74,16 +76,10 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, file: Path, **options: Any) -> None:
-        try:
+        with command_errors("Nothing was restored."):
             identity = read_key(file, options["key_file"])
             with open_backup(file, identity) as backup:
                 summary = self._restore(backup, options)
-        except BackupError as error:
-            raise CommandError(error.text) from error
-        except OSError as error:
-            raise CommandError(f"{error.strerror}: {error.filename}") from error
-        except DatabaseError as error:
-            raise CommandError(f"Nothing was restored. {describe_database_error(error)}") from error
         self._save_keys()
         analyze()
         verification = verify_restore(summary)
@@ -140,6 +136,19 @@ class Command(BaseCommand):
         is_set = settings.PDPP_SECRET_KEY == settings.SECRET_KEY
         set_it = "" if is_set or (settings.EMBEDDED and not settings.PDPP_SECRET_KEY) else SET_KEY
         self.stderr.write(KEY_SAVED.format(path=path, set_it=set_it))
+
+
+@contextmanager
+def command_errors(outcome: str) -> Iterator[None]:
+    """Convert what a backup, its file or the database reports to one line of a command."""
+    try:
+        yield
+    except BackupError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"{outcome} {error.strerror}: {error.filename}") from error
+    except DatabaseError as error:
+        raise CommandError(f"{outcome[:-1]}, for {describe_database_error(error)}.") from error
 
 
 def add_file_and_key(parser: CommandParser) -> None:
