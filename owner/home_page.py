@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.contrib import messages
-from django.db.models import Count
+from django.db.models import Count, Exists, OuterRef
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -19,7 +19,7 @@ from evidence.access.owner_scope import owner_scope
 from evidence.access.permission_requests import link_token, open_requests, request_sentence
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
-from evidence.models.grants import Package
+from evidence.models.grants import Grant, Package
 from evidence.models.owners import Owner, current_owner
 from importers.runs.store import stopped_runs
 from importers.sources import status as account_status
@@ -102,7 +102,11 @@ def _background_jobs(owner_id: str, now: datetime) -> Iterator[Attention]:
 
 
 def _refusals(owner_id: str, now: datetime) -> list[Attention]:
-    rows = refused_calls(owner_id).filter(at__gte=now - RECENT).order_by()
+    """Return the apps with refused calls since they last got a grant, which may have answered them."""
+    granted_since = Grant.unscoped.filter(
+        package__client_id=OuterRef("client_id"), issued_at__gte=OuterRef("at")
+    )
+    rows = refused_calls(owner_id).filter(~Exists(granted_since), at__gte=now - RECENT).order_by()
     found = rows.values("client_id").annotate(calls=Count("pk")).order_by("-calls")
     names = dict(Client.unscoped.filter(owner_id=owner_id).values_list("pk", "display_name"))
     page = reverse("refused-calls")

@@ -207,9 +207,12 @@ def recent_readings(gate: Gate, *, now: datetime) -> list[AppReadings]:
 
 
 def _connections(reading: Reading, labels: Mapping[str, str]) -> str:
-    known = sorted({labels[key] for key, _ in reading.places if key in labels})
+    read = {key for key, _ in reading.places}
+    known = sorted({labels[key] for key in read if key in labels})
+    removed = sum(key not in labels for key in read)
     shown = [
         *(f"“{name}”" for name in known[:3]),
         *([f"{len(known) - 3} more"] if len(known) > 3 else []),
+        *([pluralize(removed, "removed connection")] if removed else []),
     ]
     return join_words(shown) if shown else ""

@@ -43,17 +43,22 @@ WHERE c.seq > 0 AND (k.at IS NULL OR d.at IS NULL OR d.at > k.at - interval '2 m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerProof:
-    """`problem` is empty if the ledger is intact; the times are None until it happened."""
+    """`problem` is empty if the ledger is intact; the times are None until it happened.
+
+    ``verified_rows`` is the number of entries that the last verification read.
+    """
 
     rows: int
     problem: str = ""
     signed_at: datetime | None = None
     verified_at: datetime | None = None
+    verified_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Verified:
     at: datetime
+    rows: int
     problem: str
 
 
@@ -68,6 +73,7 @@ def ledger_proof(owner_id: str) -> LedgerProof:
         problem=problem or ("" if verified is None else verified.problem),
         signed_at=None if checkpoint is None else checkpoint.at,
         verified_at=None if verified is None else verified.at,
+        verified_rows=0 if verified is None else verified.rows,
     )
 
 
@@ -82,8 +88,9 @@ def verify_daily(owner_id: str, *, now: datetime) -> bool:
     """Verify the whole ledger unless this process did within a day. Returns whether it ran."""
     if _is_verified(owner_id, now):
         return False
-    problems = verify(owner_id).problems
-    cache.set(_key(owner_id), _Verified(now, problems[0].message if problems else ""), None)
+    report = verify(owner_id)
+    problem = report.problems[0].message if report.problems else ""
+    cache.set(_key(owner_id), _Verified(now, report.rows, problem), None)
     return True
 
 

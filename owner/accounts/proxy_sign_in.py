@@ -27,7 +27,6 @@ PROTECTED = frozenset(
         "second-factor-settings",
         "backup-key",
         "backup-schedule",
-        "backup-store",
         "owner-remove",
     }
 )

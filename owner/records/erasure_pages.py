@@ -11,13 +11,16 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 
+from evidence.access.gate import Gate
 from evidence.access.grant_text import humanize
+from evidence.access.owner_scope import owner_scope
 from evidence.erasure import erase_record
 from evidence.models.connections import Connection
 from evidence.models.erasures import Erasure
 from evidence.models.owners import current_owner, is_last_administrator
 from evidence.write.erasure_orders import ErasureScope, create_erasure, get_receipt, list_receipts
 from operations.erasure_text import count_rows, describe_kept, describe_scope, format_counts
+from owner.records.owner_reads import headings_of
 from owner.site import page
 from owner.text import escape_invisible, format_time
 
@@ -84,6 +87,7 @@ def ask(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "name": _name(of, where),
+        "headings": _headings(where),
         "counts": format_counts(found),
         "stays": describe_kept(of),
         "button": BUTTONS[of],
@@ -171,6 +175,12 @@ def _name(of: ErasureScope, where: Mapping[str, str]) -> str:
     if "record_key" in where:
         parts.append(escape_invisible(where["record_key"]))
     return ": ".join(parts)
+
+
+def _headings(where: Mapping[str, str]) -> list[str]:
+    if "record_key" not in where:
+        return []
+    return headings_of(Gate(owner_scope(current_owner())), **where, route="erase")
 
 
 def _back(of: ErasureScope, where: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from django.utils import timezone
 
-from evidence.access.grant_text import field_label, humanize, stream_label
+from evidence.access.grant_text import field_label, format_day, humanize, stream_label
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field
 from evidence.declarations.roles import Origin, determine_origin, field_text, normalize_identity
@@ -78,6 +78,12 @@ class RecordSummary:
     @cached_property
     def kind(self) -> str:
         return stream_label(self.visible.stream)
+
+    @property
+    def heading(self) -> str:
+        """The title, who it is from and its day, for a page that is about this record."""
+        day = "" if self.day is None else format_day(self.day)
+        return " \N{MIDDLE DOT} ".join(filter(None, [f"“{self.title}”", self.actor, day]))
 
     @property
     def layout(self) -> str:

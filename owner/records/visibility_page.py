@@ -26,6 +26,7 @@ from evidence.access.scope import Only, StreamTerms
 from evidence.errors import ApiException
 from evidence.models.grants import Grant
 from evidence.models.owners import current_owner
+from owner.records.record_summaries import summarize
 from owner.records.record_urls import record_url
 from owner.site import grant_url, page
 from owner.text import describe_terms, escape_invisible, state_badge
@@ -57,7 +58,9 @@ def who_can_see(request: HttpRequest) -> HttpResponse:
         raise Http404
     found = [(grant, seen_through(grant, place)) for grant in _standing_grants()]
     labels = connection_labels(current_owner())
+    visible = gate.stream(place.stream, connection_id=place.connection_id)
     context = {
+        "headings": [each.heading for each in summarize(visible, visible.get(place.key))],
         "key": escape_invisible(place.key),
         "connection": connection.display_name,
         "stream": place.stream,

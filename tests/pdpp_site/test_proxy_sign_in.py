@@ -224,7 +224,6 @@ PROTECTED = (
     "/second-factor",
     "/backups/key",
     "/backups/schedule",
-    "/backups/store",
 )
 
 

@@ -399,6 +399,8 @@ def test_the_proof_is_one_line(world: World, alice: Browser) -> None:
     assert verify_daily(world.owner_id, now=NOW)
     assert not verify_daily(world.owner_id, now=NOW + timedelta(hours=1))
     assert "12:00, all checked 1 November, 12:00." in alice.open(PAGE).text
+    world.get(RECORD, connection_id=PERSONAL)
+    assert "12:00, the first 3 checked 1 November, 12:00." in alice.open(PAGE).text
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ from django.test import Client as HttpClient
 from django.utils import timezone
 
 from evidence.access.grant_terms import StreamRequest
-from evidence.access.grants import GrantRequest, register_client
+from evidence.access.grants import GrantRequest, issue, register_client
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant, Package
 from evidence.models.owners import Owner
+from evidence.write.record_erasure import erase_connection
 from importers.models import ImportRun
 from operations.models import Job
 from tests.ledger.test_tripwire import filled, read
@@ -71,6 +72,28 @@ def test_it_says_what_apps_read_and_not_what_the_owner_read(world: World, home: 
     page = home.open("/")
     assert re.search(r"Bob \d+ records in 1 answer, from “Personal mail” ?\.", page.text)
     assert page.link("Activity of Bob").endswith("client=" + world.packages["bob"].client_id)
+
+
+def test_records_of_removed_connections_are_not_said_to_be_of_others(
+    world: World, home: Browser
+) -> None:
+    for connection_id in (PERSONAL, WORK):
+        world.get(MESSAGES, "dora", connection_id=connection_id)
+    erase_connection(WORK)
+
+    assert "from “Personal mail” and 1 removed connection" in home.open("/").text
+
+
+def test_a_refusal_before_the_owner_granted_more_needs_no_attention(
+    world: World, home: Browser
+) -> None:
+    world.get("/v1/streams/transactions/records", "bob")
+    assert "1 call of Bob was refused" in home.open("/").text
+
+    request = GrantRequest(connection_ids=[BANK], streams=[StreamRequest(name="transactions")])
+    issue([request], client=world.packages["bob"].client, now=timezone.now())
+
+    assert "was refused" not in home.open("/").text
 
 
 def test_it_says_what_needs_attention(world: World, home: Browser) -> None:

@@ -1,11 +1,18 @@
 """The owner sets how much is read through a grant, and sees how much was."""
 
+import re
+
+import pytest
+
+from evidence.access import grants
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from evidence.access.quotas import list_quotas
 from evidence.models.grants import Grant
 from tests.access.test_narrowed_meanwhile import narrow_bobs
 from tests.owner.pages.browser import Browser, Form, Page
 from tests.owner.pages.giving import allow, at, bearers, give, review, what
-from tests.world import NOW, World
+from tests.world import NOW, PERSONAL, World
 
 LIST = "/v1/streams/messages/records"
 
@@ -34,6 +41,19 @@ def test_a_limit_set_on_the_grant_page_applies_to_the_next_request(
     emptied.fill("max_calls_day", "")
     alice.press(emptied)
     assert world.get(LIST).status == 200
+
+
+def test_limits_of_any_grant_open_from_its_card(
+    world: World, alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The admin reads an underscore and two hexadecimal digits as an escaped character."""
+    monkeypatch.setattr(grants, "new_id", lambda prefix: f"{prefix}25c0ffee0000000000000000")
+    messages = StreamRequest(name="messages")
+    world.grant("erin", GrantRequest(connection_ids=[PERSONAL], streams=[messages]))
+    cards = alice.open("/connected")
+    [address] = re.findall(r'href="([^"]*grt_[^"]*25c0ffee[^"]*#limits)"', cards.html)
+
+    assert limits_form(alice.open(address.removesuffix("#limits")))
 
 
 def test_opening_the_address_of_the_form_keeps_the_limits(world: World, alice: Browser) -> None:

@@ -52,6 +52,10 @@ def test_each_grant_is_named_with_the_reason(many: World, alice: Browser) -> Non
     assert "Gina Active It does not read this stream." in cannot
 
 
+def test_it_says_which_record_it_is(world: World, alice: Browser) -> None:
+    assert "“Lease signed” · Eva Lang · 10 January 2026" in who(alice, "m1").text
+
+
 def test_it_names_the_fields_that_are_shown_and_no_others(many: World, alice: Browser) -> None:
     can, _ = split(who(alice, "m1"))
     bob = can[can.index("Bob") : can.index("Dora")]
