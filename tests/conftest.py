@@ -15,6 +15,7 @@ from django.db import close_old_connections, connection
 from django.db.backends.postgresql.operations import DatabaseOperations
 from django.template.base import Template
 from django.test import Client, override_settings
+from django.test import client as django_test_client
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
@@ -175,13 +176,21 @@ def _statements_name_an_owner(django_test_environment: None) -> Iterator[None]:
 def _requests_keep_the_connection_of_the_test() -> Iterator[None]:
     """A request in the middle of a test would close the connection that holds its transaction.
 
-    Django's own test client does the same; this covers every other way in.
+    Django's own test client does the same for its requests; this covers every other way in. Each
+    request of that client would connect the signal again, so it gets a function that does nothing.
     """
     for moment in (request_started, request_finished):
         moment.disconnect(close_old_connections)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(django_test_client, "close_old_connections", _do_nothing)
+        yield
     for moment in (request_started, request_finished):
+        moment.disconnect(_do_nothing)
         moment.connect(close_old_connections)
+
+
+def _do_nothing(**_signal: object) -> None:
+    pass
 
 
 @pytest.fixture(autouse=True)

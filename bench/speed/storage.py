@@ -14,10 +14,12 @@ from operations.postgres.server import url
 MIB = 1024 * 1024
 WRITES, PAGE_BYTES = 21, 8192
 PARTS = """
--- A table that is not partitioned is its own only part.
+-- A partitioned table takes no space itself; one that is not has no partitions.
 SELECT t.name, sum(pg_table_size(p.relid)), sum(pg_indexes_size(p.relid))
 FROM unnest('{evidence_record,evidence_searchtext,evidence_recordchange}'::text[]) AS t (name),
-    pg_partition_tree(t.name::regclass) AS p
+    LATERAL (
+        SELECT t.name::regclass AS relid UNION SELECT relid FROM pg_partition_tree(t.name::regclass)
+    ) AS p
 GROUP BY 1
 """
 TERMS = """

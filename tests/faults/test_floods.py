@@ -83,7 +83,7 @@ def test_slow_and_idle_connections_leave_other_clients_their_time() -> None:
         endure(cast_in(installation), server, seconds=SECONDS, floor=FLOOR_SECONDS)
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_a_short_flood_takes_neither_memory_nor_other_clients_time() -> None:
     raise_file_limit()
     with installed() as installation, running(installation) as server:

@@ -90,7 +90,7 @@ def test_no_other_account_reads_what_a_server_keeps(tmp_path: Path) -> None:
             file = str(installation.var / "backups" / "first")
             key = str(installation.var / "key")
             (installation.var / "backups").mkdir()
-            made = installation.say("backup", file, "--key-file", key, "--make-key", "--with-keys")
+            made = installation.say("backup", file, "--key-file", key, "--make-key")
             assert made.code == 0, made.err
             assert installation.say("keys", "rotate", "secret").code == 0
             found = {
