@@ -130,7 +130,8 @@ class VisibleRecords(VisibleStream):
         if hides:
             group = ConnectionGroup(self.stream.name, [], join_sql("", self.where))
             test = SQL(" AND (SELECT true FROM (SELECT r.connection_id, r.record_key) AS k")
-            return test + group.join_row(SQL("k.connection_id"), "k.record_key") + SQL(")")
+            # IS TRUE, because no row is NULL, and `excluded_rows` negates the condition.
+            return test + group.join_row(SQL("k.connection_id"), "k.record_key") + SQL(") IS TRUE")
         condition = SQL(
             " AND (r.connection_id, r.stream, r.record_key) IN"
             " (SELECT r.connection_id, r.stream, r.record_key FROM evidence_record r"

@@ -76,7 +76,7 @@ class NotABackupError(BackupError):
 
 
 class OlderFormatError(BackupError):
-    """The backup has a format of before the first release, which no release reads."""
+    """The backup was made before version 0.1.0, in another format. Make a new backup with this version."""
 
 
 class NewerFormatError(BackupError):

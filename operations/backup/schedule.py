@@ -201,7 +201,7 @@ def _waiting_drills() -> QuerySet[BackupCopy]:
 
 
 def backups() -> Iterator[object]:
-    """Make the backups that are due, and run drills. The function's name is a label in metrics.
+    """Make the backups that are due, and run drills.
 
     One owner follows another, because a backup keeps its snapshot open from step to step.
     """

@@ -239,7 +239,7 @@ def test_damaged_or_foreign_backup_is_rejected(
         content[:100]: "changed, damaged or cut short",
         edited: "changed, damaged or cut short",
         content + b"x": "changed, damaged or cut short",
-        b"pdpp backup 1\n{}\n" + content: "format of before the first release",
+        b"pdpp backup 1\n{}\n" + content: "made before version 0.1.0",
         b"GIF89a": "not a PDPP backup",
         b"": "not a PDPP backup",
         pyrage.encrypt(b"GIF89a", [KEY.identity.to_public()]): "changed, damaged or cut short",

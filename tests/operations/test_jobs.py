@@ -73,7 +73,7 @@ def test_job_runs_again_after_its_pause_until_the_block_ends() -> None:
 def test_jobs_of_a_lane_take_turns_and_lanes_do_not_wait() -> None:
     done: list[str] = []
     with jobs.run_jobs([endless("a", done), endless("b", done), endless("c", done, "two")]):
-        wait_until(lambda: len(done) > 300 and {*done} == {"a", "b", "c"})
+        wait_until(lambda: min(map(done.count, "abc")) > 100)
     together = "".join(name for name in done if name != "c")
     both = together[max(together.index("a"), together.index("b")) :]
 

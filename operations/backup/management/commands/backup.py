@@ -19,7 +19,7 @@ from operations.backup.archive import BackupSummary, back_up, run_to_end
 from operations.backup.keys import BackupError, fingerprint, read_key_file
 from operations.backup.management.commands.restore import command_errors
 
-KEY_FILE = "# created by manage.py backup; whoever has this key opens the backups made with it\n"
+KEY_FILE = "# Created by manage.py backup. This key opens every backup that was made with it.\n"
 NEEDS_KEY = "{key} opens it, and nothing else."
 WITH_KEYS = "The backup contains the secret key: anyone who opens it can create tokens."
 CREDENTIALS = "It contains the passwords or sign-ins of {count} live sources."
