@@ -176,21 +176,23 @@ def _statements_name_an_owner(django_test_environment: None) -> Iterator[None]:
 def _requests_keep_the_connection_of_the_test() -> Iterator[None]:
     """A request in the middle of a test would close the connection that holds its transaction.
 
-    Django's own test client does the same for its requests; this covers every other way in. Each
-    request of that client would connect the signal again, so it gets a function that does nothing.
+    Threads of a server close theirs. Django's test client connects the signal again after each of its
+    requests, so it gets the same function.
     """
-    for moment in (request_started, request_finished):
-        moment.disconnect(close_old_connections)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(django_test_client, "close_old_connections", _do_nothing)
+        patch.setattr(django_test_client, "close_old_connections", _close_other_connections)
+        for moment in (request_started, request_finished):
+            moment.disconnect(close_old_connections)
+            moment.connect(_close_other_connections)
         yield
-    for moment in (request_started, request_finished):
-        moment.disconnect(_do_nothing)
-        moment.connect(close_old_connections)
+        for moment in (request_started, request_finished):
+            moment.disconnect(_close_other_connections)
+            moment.connect(close_old_connections)
 
 
-def _do_nothing(**_signal: object) -> None:
-    pass
+def _close_other_connections(**_signal: object) -> None:
+    if not connection.in_atomic_block:
+        close_old_connections()
 
 
 @pytest.fixture(autouse=True)

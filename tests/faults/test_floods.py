@@ -83,10 +83,11 @@ def test_slow_and_idle_connections_leave_other_clients_their_time() -> None:
         endure(cast_in(installation), server, seconds=SECONDS, floor=FLOOR_SECONDS)
 
 
-@pytest.mark.faults
+@pytest.mark.slow
 def test_a_short_flood_takes_neither_memory_nor_other_clients_time() -> None:
+    """Without background jobs, whose memory would be counted: 0 to 31 MB in three runs, 0 without."""
     raise_file_limit()
-    with installed() as installation, running(installation) as server:
+    with installed() as installation, running(installation, PDPP_BACKGROUND="false") as server:
         cast = cast_in(installation)
         warm_up(cast, server)
         for attack in ATTACKS:
