@@ -2,7 +2,7 @@
 
 An order is stored and executed in steps. Each step is one transaction that removes a bounded number
 of rows and counts them in the order, which becomes the receipt. Any process can resume an
-unfinished order. The ledger stays verifiable: only the row that links a pseudonym to its record is
+unfinished order. The ledger stays verifiable: only the row that links a digest to its record is
 deleted.
 """
 

@@ -24,8 +24,7 @@ from evidence.access.sql import SQL, fetch_all
 from evidence.erasure import apply_retention, run_pending_erasures
 from evidence.events.event_scheduler import delete_settled_events
 from evidence.ledger.anchors import write_daily
-from evidence.ledger.checkpoints import create_checkpoint
-from evidence.ledger.proof import owners_to_check, verify_daily
+from evidence.ledger.proof import owners_to_verify, verify_daily
 from evidence.ledger.readings import recount_shown_records
 from evidence.models.owners import across_owners, current_owner, in_turn
 from evidence.read.bookmarks import delete_unused_bookmarks
@@ -129,7 +128,7 @@ def with_rests(steps: Iterable[int]) -> Iterator[int]:
 
 
 def upkeep() -> Iterator[object]:
-    """Prune expired rows, apply retention periods, and sign and verify the ledger."""
+    """Prune expired rows, apply retention periods, and verify the ledger."""
     now = timezone.now()
     kept_since = now - timedelta(days=settings.PDPP_CHANGES_DAYS)
     with across_owners():
@@ -150,16 +149,15 @@ def upkeep() -> Iterator[object]:
         ),
         (owners_with_blobs, lambda: [prune_orphans(unused_since=now - ORPHAN_AGE)]),
         (lambda: owners_with_old_refused_calls(now), lambda: [delete_old_refused_calls(now)]),
-        (lambda: owners_to_check(now), lambda: _keep_ledger(now)),
+        (lambda: owners_to_verify(now), lambda: _verify_ledger(now)),
     )
     for due, work in works:
         yield from in_turn(due, work)
 
 
-def _keep_ledger(now: datetime) -> Iterator[object]:
-    """Sign and verify the ledger of an owner, and copy its heads out of the database."""
+def _verify_ledger(now: datetime) -> Iterator[object]:
+    """Verify the ledger of an owner, and copy its heads out of the database."""
     owner_id = current_owner()
-    yield create_checkpoint(owner_id, now=now)
     if settings.PDPP_LEDGER_FOLDER:
         yield write_daily(Path(settings.PDPP_LEDGER_FOLDER), owner_id, now=now)
     yield from recount_shown_records(owner_id, now=now)

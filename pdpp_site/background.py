@@ -8,6 +8,7 @@ from pathlib import Path
 from django.conf import settings
 
 from evidence.events.event_scheduler import deliver_events
+from evidence.ledger.checkpoints import sign_all
 from importers.runs.background import ImportWorker
 from importers.sources.background import read_accounts
 from operations import background_jobs
@@ -44,6 +45,7 @@ def registry() -> Sequence[Job]:
             pause=background_jobs.UPKEEP_SECONDS,
             max_pause=None,
         ),
+        Job(name="signing", lane="ledger", steps=sign_all, max_pause=30),
         Job(name="words", lane="index", steps=background_jobs.words),
         Job(name="vectors", lane="index", steps=vectors),
         Job(name="people", lane="index", steps=people),

@@ -3,7 +3,6 @@
 import gc
 import io
 import os
-import sys
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -193,14 +192,6 @@ def _requests_keep_the_connection_of_the_test() -> Iterator[None]:
 def _close_other_connections(**_signal: object) -> None:
     if not connection.in_atomic_block:
         close_old_connections()
-
-
-@pytest.fixture(autouse=True)
-def _ledger_is_unknown() -> None:
-    """A process remembers the ends of chains, and each test has chains of its own."""
-    if writer := sys.modules.get("evidence.ledger.writer"):
-        writer._heads.clear()
-        writer._references.clear()
 
 
 WITHOUT_VECTORS = "this PostgreSQL has no pgvector"

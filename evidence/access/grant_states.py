@@ -32,27 +32,6 @@ class GrantState(TextChoices):
     SUPERSEDED = "superseded", "Superseded"
 
 
-_USABLE = """{g}.revoked_at IS NULL AND {g}.superseded_by_id IS NULL AND {g}.paused_at IS NULL
-    AND ({g}.expires_at IS NULL OR {g}.expires_at > e.at)
-    AND ({g}.readable_until IS NULL OR {g}.readable_until > e.at)"""
-COUNT_USABLE_GRANTS = f"""
-SELECT count(*) FROM entry AS e
-JOIN evidence_grant AS g ON g.owner_id = %s AND g.grant_id = e.chain
-JOIN evidence_package AS p ON p.owner_id = g.owner_id AND p.package_id = g.package_id
-LEFT JOIN evidence_grant AS x ON x.owner_id = g.owner_id AND x.grant_id = g.extends_id
-WHERE p.revoked_at IS NULL AND {_USABLE.format(g="g")}
-    AND (x.grant_id IS NULL OR {_USABLE.format(g="x")})
-"""
-"""The number of grants of the CTE ``entry`` (chain, at) that show records at that time. Parameter: owner id."""
-FIND_ENDED_BEARER = """
-SELECT 1 FROM evidence_accesstoken AS t, entry AS e
-WHERE t.owner_id = %s AND t.token_id = %s AND (t.revoked_at IS NOT NULL OR t.expires_at <= e.at)
-"""
-"""Has a row if the token was revoked or has expired at the time of the CTE ``entry``.
-
-Parameters: owner id, token id.
-"""
-
 CURRENT_STATES = (GrantState.ACTIVE, GrantState.PAUSED)
 
 

@@ -14,10 +14,12 @@ from evidence.access.sql import (
     BLOB_TABLES,
     SQL,
     ConnectionGroup,
+    bytes_array,
     fetch_all,
     fetch_prepared,
     join_sql,
     owner_is,
+    text_array,
     union_all,
     value_table,
 )
@@ -271,3 +273,33 @@ def _keys_by_group(
         group_keys = sorted(key for key in keys if key.connection_id in group.connection_ids)
         if group_keys:
             yield group, value_table("p", {"id": "text", "key": "text"}, group_keys)
+
+
+# SKIP LOCKED leaves out records that are being erased: their row here would outlive them.
+ADD_DIGESTS = """
+-- Keep the nonces of records that are disclosed for the first time, and return their digests; records
+-- that do not exist any more are left out. Parameters: connection ids, streams, keys, nonces, digests,
+-- owner id. One query per answer with such records.
+INSERT INTO evidence_disclosedrecord (owner_id, connection_id, stream, record_key, nonce, digest)
+SELECT r.owner_id, r.connection_id, r.stream, r.record_key, n.nonce, n.digest
+FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[])
+    AS n(connection_id, stream, record_key, nonce, digest)
+JOIN evidence_record AS r ON r.owner_id = %s AND r.connection_id = n.connection_id
+    AND r.stream = n.stream AND r.record_key = n.record_key
+ORDER BY r.connection_id, r.stream, r.record_key
+FOR KEY SHARE OF r SKIP LOCKED
+ON CONFLICT DO NOTHING
+RETURNING connection_id, stream, record_key, digest
+"""
+
+
+def add_digests(
+    keys: Sequence[tuple[str, str, str]], nonces: Sequence[bytes], digests: Sequence[bytes]
+) -> Sequence[tuple[Any, ...]]:
+    """Keep the nonces and digests of records, for the ledger. One query.
+
+    Returns connection id, stream, key and digest of those that exist and had none.
+    """
+    columns = [text_array(key[column] for key in keys) for column in range(3)]
+    columns += [bytes_array(nonces), bytes_array(digests)]
+    return fetch_prepared(SQL(ADD_DIGESTS, (*columns, current_owner())))

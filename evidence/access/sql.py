@@ -6,17 +6,14 @@ This is the only database cursor outside ``evidence.write``.
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import psycopg
-from django.conf import settings
-from django.db import DatabaseError, connection, transaction
-from django.db.backends.signals import connection_created
+from django.db import connection, transaction
 from psycopg import pq
 
 from evidence.access.scope import Only, TimeRange
@@ -39,9 +36,6 @@ MAX_NAMED_CONNECTIONS = 8
 """Above this many connections, one lateral join reads them all, so the statement stays short."""
 
 _deadline = ContextVar("deadline", default=math.inf)
-_limit = ContextVar("limit", default=0)
-_session_limits: WeakKeyDictionary[object, int] = WeakKeyDictionary()
-"""The statement_timeout of each database session in seconds, if it was ever limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +71,11 @@ def text_array(texts: Iterable[str]) -> str:
     """
     escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
     return "{" + ",".join([f'"{text}"' for text in escaped]) + "}"
+
+
+def bytes_array(values: Iterable[bytes]) -> str:
+    """Return an array of bytes as PostgreSQL reads it, for a parameter that is cast to an array."""
+    return text_array(f"\\x{value.hex()}" for value in values)
 
 
 def value_table(name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> SQL:
@@ -171,56 +170,24 @@ class ConnectionGroup:
 
 
 @contextmanager
-def time_limited(seconds: int) -> Iterator[None]:
-    """Limit the time of each statement and of all statements together.
+def time_limited_transaction(seconds: int) -> Iterator[None]:
+    """Open a transaction whose statements, each and all together, have a time limit.
 
     PostgreSQL cancels a slow statement; after the limit, this module raises ``QueryTimeout`` before
-    the next one. Zero means no limit, and an open transaction is not limited.
+    the next one. Zero means no limit, and a transaction that is open already keeps its own.
     """
-    is_open = connection.connection is not None
-    if not seconds or (is_open and _status() != pq.TransactionStatus.IDLE):
-        yield
-        return
-    deadline = _deadline.set(time.monotonic() + seconds)
-    limit = _limit.set(seconds)
-    try:
-        with _limited_transaction(seconds) if settings.PDPP_PGBOUNCER else _limited_session():
+    is_open = connection.in_atomic_block
+    with transaction.atomic():
+        if is_open or not seconds:
             yield
-    finally:
-        _limit.reset(limit)
-        _deadline.reset(deadline)
-        if is_open:
-            with suppress(DatabaseError):
-                _limit_session()
-
-
-@contextmanager
-def _limited_transaction(seconds: int) -> Iterator[None]:
-    """Begin a transaction with the limit: behind PgBouncer, a session belongs to several clients."""
-    with transaction.atomic(savepoint=False):
+            return
         connection.ensure_connection()
         _run(f"BEGIN; SET LOCAL statement_timeout = {seconds * 1000}")
-        yield
-
-
-@contextmanager
-def _limited_session() -> Iterator[None]:
-    """Limit the session, which keeps the limit until the pool gives it to other work."""
-    connection.ensure_connection()
-    _limit_session()
-    yield
-
-
-def _limit_session(**_signal: object) -> None:
-    """Give the session the limit that its work has. Runs a statement only if it has another one."""
-    session, limit = connection.connection, _limit.get()
-    if session is None or settings.PDPP_PGBOUNCER or _session_limits.get(session, 0) == limit:
-        return
-    _run(f"SET statement_timeout = {limit * 1000}")
-    _session_limits[session] = limit
-
-
-connection_created.connect(_limit_session)
+        deadline = _deadline.set(time.monotonic() + seconds)
+        try:
+            yield
+        finally:
+            _deadline.reset(deadline)
 
 
 def _run(command: str) -> None:
@@ -228,11 +195,6 @@ def _run(command: str) -> None:
     if result.status != pq.ExecStatus.COMMAND_OK:
         with connection.wrap_database_errors:
             raise psycopg.OperationalError(pq.error_message(result))
-
-
-def _status() -> pq.TransactionStatus:
-    status: pq.TransactionStatus = connection.connection.pgconn.transaction_status
-    return status
 
 
 def _check_deadline() -> None:
@@ -264,28 +226,16 @@ def fetch_prepared(statement: SQL) -> Sequence[tuple[Any, ...]]:
 
 
 def fetch_together(*statements: SQL) -> list[Sequence[tuple[Any, ...]]]:
-    """Return the rows of each statement, run in one transaction and one round trip.
+    """Return the rows of each statement of the open transaction, all run in one round trip.
 
     No statement sees the answer to another one, only its changes.
     """
     _check_deadline()
-    connection.ensure_connection()
-    session: Any = connection.connection
-    is_own = connection.get_autocommit() and _status() == pq.TransactionStatus.IDLE
     cursors = [_raw_cursor() for _ in statements]
-    try:
-        with connection.wrap_database_errors, session.pipeline():
-            if is_own:
-                session.execute("BEGIN")
-            for cursor, statement in zip(cursors, statements, strict=True):
-                cursor.execute(_number_placeholders(statement.text), statement.values)
-            if is_own:
-                session.execute("COMMIT")
-        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
-    except DatabaseError:
-        if is_own and not session.closed:
-            session.rollback()
-        raise
+    with connection.wrap_database_errors, connection.connection.pipeline():
+        for cursor, statement in zip(cursors, statements, strict=True):
+            cursor.execute(_number_placeholders(statement.text), statement.values)
+    return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
 def _raw_cursor() -> Any:

@@ -84,14 +84,6 @@ FROM (SELECT package_id AS token_id, 'client' AS kind, '' AS resource, owner_id,
 JOIN evidence_package p ON p.owner_id = t.owner_id AND p.package_id = t.package_id
 """
 
-FIND_BY_ID = f"""
--- Find the rights of a token again. Parameters: see _fetch_row; the key is the token id.
-{SELECT_RIGHTS}
-FROM evidence_accesstoken t
-LEFT JOIN evidence_package p ON p.owner_id = t.owner_id AND p.package_id = t.package_id
-WHERE t.owner_id = %s AND t.token_id = %s
-"""
-
 Grants = tuple[GrantTerms, ...]
 
 
@@ -213,15 +205,6 @@ def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
         if row.client_id is not None:
             refusal.caller = (row.owner_id, row.client_id, row.token_id)
         raise
-
-
-def authenticate_again(scope: Scope, *, now: datetime) -> Scope:
-    """Return the current scope of a token that was authenticated. One query. Raises like then."""
-    row = _fetch_row(FIND_BY_ID, scope.owner_id, scope.token_id, now)
-    if row is None:
-        raise AuthenticationRequired(message="The bearer token is not known.")
-    _check(row, row.resource, now)
-    return _scope(row, token_id=row.token_id)
 
 
 def package_scope(package_id: str, *, on_behalf_of: str, now: datetime) -> Scope:

@@ -9,10 +9,11 @@ import logging
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import orjson
+from django.db import transaction
 from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
@@ -25,11 +26,10 @@ from typing_extensions import override
 
 from evidence.access.gate import Gate
 from evidence.access.quotas import charge_call, check_call_quota
+from evidence.access.records import VisibleRecords
 from evidence.access.scope import GrantTerms, Scope, TokenKind
-from evidence.access.tokens import authenticate_again
 from evidence.api import error_responses
 from evidence.api.authentication import BearerAuthentication
-from evidence.api.envelopes import disclosed_items
 from evidence.api.error_responses import permission_offer, record_refused_call
 from evidence.api.json_io import OrjsonRenderer
 from evidence.api.query_parameters import QueryParameters
@@ -42,14 +42,14 @@ from evidence.errors import (
     WrongTokenKind,
 )
 from evidence.ledger.entries import DisclosedAnswer, DisclosedItem
-from evidence.ledger.writer import read_and_record, record_disclosure
+from evidence.ledger.writer import record_disclosure, recorded_read
 from evidence.models.owners import act_for, acting_for, read_for
 
 logger = logging.getLogger(__name__)
 
+Json = dict[str, Any]
 READ_METHODS = frozenset({"GET", "HEAD"})
 PDPP_VERSION = "2026-04-06"
-_WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -107,27 +107,43 @@ class PublicView(APIView):
         return f'{challenge}, error="invalid_token"' if token_sent else challenge
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a handler of a read returns: the body, as JSON or as a response, and what it discloses.
+
+    ``counted`` is the number of records behind a number that the body shows, such as a sum.
+    """
+
+    body: Json | HttpResponseBase
+    disclosed: Sequence[DisclosedItem] = ()
+    counted: int | None = None
+
+
+class UnrecordedAnswerError(Exception):
+    """A handler of a read returned a response that does not say what it discloses: a bug."""
+
+
 class GrantedView(PublicView):
     """A view behind the gate. With `owner_only` it requires an owner token.
 
-    Each response is recorded in the ledger, which checks the rights again. A response that cannot be
-    recorded is not sent.
+    A read looks the token up, reads, and adds to the ledger in one transaction. A response that
+    cannot be recorded is not sent.
 
     With `conditional`, responses have an ETag, and a matching `If-None-Match` returns 304. They
     depend on the token, so only the client may cache them.
     """
 
     authentication_classes = (BearerAuthentication,)
+    route: ClassVar[str]
+    """The name of the route in the ledger."""
     owner_only = False
     conditional = False
     charges_all_grants = False
     """Whether a response without records counts for every affected grant, or for the first grant."""
-    withheld_error: ApiException | None = None
-    """The error that replaces a response that could not be recorded."""
     caller: Scope | None = None
     is_authorized = False
-    unmodified_response: Response | None = None
-    """The full response that a 304 stands for, which the client learns is still current."""
+    answer: Answer | None = None
+    """What the handler returned, also where the response is a 304: the client learns that it is current."""
     discarded = False
     """Whether the response is never sent, because the request keeps waiting."""
 
@@ -148,7 +164,7 @@ class GrantedView(PublicView):
             record_refused_call(
                 self.caller,
                 self.error,
-                route=self._route,
+                route=self._ledger_route,
                 request_id=self.request_id,
                 stream=str(kwargs.get("stream", "")),
                 parameters=self.parameters,
@@ -160,19 +176,19 @@ class GrantedView(PublicView):
     def _dispatch_recorded(
         self, request: HttpRequest, *args: Any, **kwargs: Any
     ) -> HttpResponseBase:
-        respond = partial(super().dispatch, request, *args, **kwargs)
         if request.method not in READ_METHODS:
-            return respond()
+            return super().dispatch(request, *args, **kwargs)
         try:
-            response = read_and_record(respond, self._record_response)
-        except GrantConsumed as error:
-            self.withheld_error = error
+            with recorded_read():
+                response = super().dispatch(request, *args, **kwargs)
+                self._record(response)
+                return response
+        except (GrantConsumed, RateLimitExceeded) as error:
+            withheld: ApiException = error
         except Exception as error:
             logger.exception("A response could not be recorded in the ledger and was withheld.")
-            self.withheld_error = error_responses.ledger_failure(error)
-        if self.withheld_error is None:
-            return response
-        return self._error_response(self.withheld_error, request, *args, **kwargs)
+            withheld = error_responses.ledger_failure(error)
+        return self._error_response(withheld, request, *args, **kwargs)
 
     def _error_response(
         self, error: ApiException, request: HttpRequest, *args: Any, **kwargs: Any
@@ -185,37 +201,15 @@ class GrantedView(PublicView):
         return self.finalize_response(self.request, response, *args, **kwargs)
 
     @property
-    def _route(self) -> str:
+    def _ledger_route(self) -> str:
         is_mcp = hasattr(self.request._request, "pdpp_scope")  # noqa: SLF001
-        name = _WORD_BOUNDARY.sub(" ", type(self).__name__.removesuffix("View")).lower()
-        return f"{'mcp' if is_mcp else 'rest'} {name}"
+        return f"{'mcp' if is_mcp else 'rest'} {self.route}"
 
-    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
-        """Return the records and fields that a response discloses."""
-        return disclosed_items(
-            response.data,  # type: ignore[attr-defined] # DRF's own; streaming views override this
-            gate=self.gate,
-            filter_fields=self.filter_fields,
-        )
-
-    def disclosed_by_error(self, error: ApiException) -> Sequence[DisclosedItem]:
-        """Return the records that an error discloses. Most errors disclose none."""
-        return [
-            DisclosedItem(*key, fields=self.fields_disclosed_by_error(error))
-            for key in error.disclosed_records
-        ]
-
-    def fields_disclosed_by_error(self, error: ApiException) -> frozenset[str]:
-        """Return the fields that an error discloses; none if it discloses only that records exist."""
-        return frozenset()
-
-    @property
-    def filter_fields(self) -> frozenset[str]:
-        """The fields that select records: of the filters, and the time of `after` and `before`."""
+    def filter_fields(self, visible: VisibleRecords) -> frozenset[str]:
+        """Return the fields that select records: of the filters, and the time of `after` and `before`."""
         names = frozenset(name for keys, _ in self.query.nested("filter") for name in keys[:1])
         if "stream" not in self.kwargs or not (self.query.has("after") or self.query.has("before")):
             return names
-        visible = self.gate.stream(self.kwargs["stream"], connection_id=self.query.connection_id())
         return names | {str(visible.stream.event_time_field)}
 
     def _affected_grants(self, stream: str | None, connection_id: str | None) -> list[GrantTerms]:
@@ -234,32 +228,38 @@ class GrantedView(PublicView):
         """The grants that a response without records counts for."""
         return (self.affected_grants if self.charges_all_grants else ()) or self.scope.grants[:1]
 
-    def _record_response(self, response: HttpResponseBase) -> None:
-        """Record what a response discloses.
+    def _record(self, response: HttpResponseBase) -> None:
+        """Record what a response discloses, before its transaction ends.
 
         An error that discloses nothing is charged as a call, so quotas also limit guessing.
         """
-        if self.discarded:
-            return
-        status = response.status_code
-        try:
-            if 200 <= status < 300 or status == 304:
-                self._record(response, self.disclosed_in(self.unmodified_response or response))
-            elif status < 500 and status != 429 and self.is_authorized:
-                if self.error and (items := self.disclosed_by_error(self.error)):
-                    self._record(response, items)
-                else:
-                    charge_call(self.scope, self._charged_grants, now=timezone.now())
-        except RateLimitExceeded as error:
-            self.withheld_error = error
+        if response.status_code >= 500:
+            transaction.set_rollback(True)
+        elif self.answer is not None and not self.discarded:
+            self._add_entry(response, self.answer.disclosed, counted=self.answer.counted)
+        elif response.status_code < 400 and self.answer is None:
+            raise UnrecordedAnswerError(type(self).__name__)
+        elif self.error is not None and self.error.disclosed_records:
+            fields = self.error.disclosed_fields
+            items = [DisclosedItem(*key, fields=fields) for key in self.error.disclosed_records]
+            self._add_entry(response, items)
+        elif self.is_authorized and self.answer is None and response.status_code != 429:
+            charge_call(self.scope, self._charged_grants, now=timezone.now())
 
-    def _record(self, response: HttpResponseBase, items: Sequence[DisclosedItem]) -> None:
+    def _add_entry(
+        self,
+        response: HttpResponseBase,
+        items: Sequence[DisclosedItem],
+        *,
+        counted: int | None = None,
+    ) -> None:
         answer = DisclosedAnswer(
-            route=self._route,
+            route=self._ledger_route,
             request_id=self.request_id,
             items=items,
             charged_grants=[str(grant.grant_id) for grant in self._charged_grants],
             size_bytes=_response_bytes(response),
+            counted=counted,
         )
         record_disclosure(self.scope, answer, now=timezone.now())
 
@@ -271,8 +271,7 @@ class GrantedView(PublicView):
             scope = request.auth
         if isinstance(scope, Scope):
             act_for(scope.owner_id)
-            is_repeated = self.caller is not None  # a right ended, or a record was erased
-            self.caller = authenticate_again(scope, now=timezone.now()) if is_repeated else scope
+            self.caller = scope
 
     @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -297,13 +296,16 @@ class GrantedView(PublicView):
 
     @override
     def finalize_response(
-        self, request: Request, response: Response, *args: Any, **kwargs: Any
+        self, request: Request, response: Any, *args: Any, **kwargs: Any
     ) -> Response:
+        if isinstance(response, Answer):
+            self.answer, body = response, response.body
+            response = body if isinstance(body, HttpResponseBase) else Response(body)
         if self.conditional and response.status_code == 200:
             tag = quote_etag(hashlib.sha256(orjson.dumps(response.data)).hexdigest()[:32])
             known = parse_etags(request.headers.get("If-None-Match", ""))
             if tag in (each.removeprefix("W/") for each in known):
-                self.unmodified_response, response = response, Response(status=304)
+                response = Response(status=304)
             response["ETag"] = tag
             response["Cache-Control"] = "private, no-cache"
             response["Vary"] = "Authorization"

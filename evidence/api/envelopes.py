@@ -1,17 +1,14 @@
-"""Build the JSON envelopes of records (contracts 2 and 3), and extract what a response discloses.
+"""Build the JSON envelopes of records (contracts 2 and 3), and say what each discloses.
 
-Readers decide what may be seen. The final body is read, after size budgets have cut it. A new body
-type must be added to `disclosed_items`, so that no response is sent unrecorded.
+Readers decide what may be seen.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from evidence.access.gate import Gate
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api.query_parameters import ApiWarning
 from evidence.declarations.declaration import BLOB_REFERENCE, TEXT_TYPE
@@ -189,91 +186,41 @@ def field_window_link(stream: str, record_key: str, field: str, connection_id: s
     }
 
 
-METADATA_OBJECTS = frozenset(
-    {"schema", "connector", "stream_metadata", "collector_state", "owner_connection"}
-)
-"""Body types that describe streams and connections and contain no records."""
-_ROLE_MEMBERS = frozenset({"title", "authored_at", "actor", "amount", "money"})
-
-
-class UnknownResponseType(Exception):  # noqa: N818 - a bug in a view, not a bad request
-    """The response has an object type that this module does not handle."""
-
-
-def disclosed_items(
-    body: Json, *, gate: Gate, filter_fields: frozenset[str]
+def record_items(
+    visible: VisibleRecords,
+    body: Json,
+    *,
+    filtered_by: frozenset[str] = frozenset(),
+    related: Mapping[str, VisibleRecords] | None = None,
 ) -> list[DisclosedItem]:
-    """Return the records and fields in `body`.
+    """Return what the envelope of a record discloses after budgets have cut it, for the ledger.
 
-    A filtered response also discloses the values of `filter_fields`. Raises UnknownResponseType.
+    A record that a filter selected discloses the fields of the filter. `related` has the streams of
+    its expanded relations.
     """
-    if body["object"] == "list":
-        return list(_listed(body, gate, filter_fields=filter_fields))
-    return list(_disclosed(body, gate))
+    # A deleted record is not named: it may have been erased.
+    key = None if body.get("deleted") else body["id"]
+    fields = {*body.get("data", ()), *filtered_by}
+    fields |= {currency_field(visible.stream, name) or name for name in body.get("money", ())}
+    items = [DisclosedItem(body["connection_id"], visible.stream.name, key, frozenset(fields))]
+    for name, child in (body.get("expanded") or {}).items():
+        rows = [] if child is None else child["data"] if child["object"] == "list" else [child]
+        for row in rows:
+            items += record_items((related or {})[name], row)
+    return items
 
 
-def _listed(body: Json, gate: Gate, *, filter_fields: frozenset[str]) -> Iterator[DisclosedItem]:
-    shared = body.get("shared", {})  # of the compact form
-    for row in body["data"]:
-        for index, item in enumerate(_disclosed({**shared, **row} if shared else row, gate)):
-            # Related records follow the record that the filter selected.
-            is_selected = index == 0 and filter_fields
-            yield replace(item, fields=item.fields | filter_fields) if is_selected else item
-
-
-def _disclosed(body: Json, gate: Gate) -> Iterator[DisclosedItem]:
-    kind = body["object"]
-    if kind == "list":
-        for row in body["data"]:
-            yield from _disclosed(row, gate)
-    elif kind == "record":
-        yield _record(body, gate)
-        for related in (body.get("expanded") or {}).values():
-            if related is not None:
-                yield from _disclosed(related, gate)
-    elif kind == "search_result":
-        yield _hit(body, gate)
-    elif kind == "field_window":
-        yield _item(body, body["record_id"], {_top_level_field(body["field"]["path"])})
-    elif kind == "stream":
-        yield DisclosedItem(body["connection_id"], body["name"], None, frozenset())
-    elif kind not in METADATA_OBJECTS:
-        raise UnknownResponseType(kind)
-
-
-def aggregate_disclosures(
-    visible: VisibleRecords, *, fields: frozenset[str]
-) -> list[DisclosedItem]:
-    """Return one item per connection for a count or an empty result."""
+def stream_items(visible: VisibleRecords, *, fields: frozenset[str]) -> list[DisclosedItem]:
+    """Return what a count or an empty result discloses: its fields, once for each connection."""
     return [
         DisclosedItem(facts.connection_id, visible.stream.name, None, fields)
         for facts in visible.connections
     ]
 
 
-def _record(body: Json, gate: Gate) -> DisclosedItem:
-    # A deleted record gets no pseudonym: it may have been erased.
-    key = None if body.get("deleted") else body["id"]
-    fields = {*body.get("data", ())}
-    if money := body.get("money"):
-        stream = gate.stream(body["stream"], connection_id=body["connection_id"]).stream
-        fields |= {currency for name in money if (currency := currency_field(stream, name))}
-    return _item(body, key, fields)
-
-
-def _hit(body: Json, gate: Gate) -> DisclosedItem:
-    matched = (excerpt["field_path"] for excerpt in body["evidence_excerpts"])
-    fields = {*body.get("matched_fields", ()), *matched, *_role_fields(body, gate)}
-    if "snippet" in body:  # of a semantic match, where no word matched
-        fields.add(body["snippet"]["field"])
-    return _item(body, body["record_key"], fields)
-
-
-def _role_fields(body: Json, gate: Gate) -> set[str]:
-    """Return the fields whose values the members of an item show by their role."""
-    if not _ROLE_MEMBERS & body.keys():
-        return set()
-    stream = gate.stream(body["stream"], connection_id=body["connection_id"]).stream
+def role_fields(visible: VisibleRecords, body: Json) -> set[str]:
+    """Return the fields whose values the members of a hit show by their role."""
+    stream = visible.stream
     fields = {
         "title": stream.heading_field,
         "authored_at": stream.event_time_field,
@@ -282,14 +229,3 @@ def _role_fields(body: Json, gate: Gate) -> set[str]:
         "money": currency_field(stream, stream.amount_field or ""),
     }
     return {name for member, name in fields.items() if member in body and name is not None}
-
-
-def _item(body: Json, record_key: str | None, fields: set[str]) -> DisclosedItem:
-    return DisclosedItem(body["connection_id"], body["stream"], record_key, frozenset(fields))
-
-
-def _top_level_field(path: str) -> str:
-    """Return the top-level field of a field name or JSON Pointer."""
-    if not path.startswith("/"):
-        return path
-    return path.split("/")[1].replace("~1", "/").replace("~0", "~")

@@ -11,6 +11,7 @@ from evidence.api.envelopes import (
     format_time,
     record_origin,
     record_path,
+    role_fields,
     title_and_time,
 )
 from evidence.api.query_parameters import ApiWarning
@@ -59,6 +60,15 @@ def hit_body(found: Hit, *, mode: str) -> Json:
     elif found.nearest is not None:
         body["snippet"] = _passage(found, found.nearest)
     return body
+
+
+def shown_fields(found: Hit, body: Json) -> frozenset[str]:
+    """Return the fields that the body of a hit shows after budgets have cut it, for the ledger."""
+    fields = {*body.get("matched_fields", ()), *role_fields(found.visible, body)}
+    fields |= {excerpt["field_path"] for excerpt in body["evidence_excerpts"]}
+    if "snippet" in body:  # of a semantic match, where no word matched
+        fields.add(body["snippet"]["field"])
+    return frozenset(fields)
 
 
 def word_forms_body(hit: Hit, found: SearchResult) -> Json:

@@ -3,6 +3,7 @@
 `evidence.api.error_responses` maps each code to its HTTP status and error type.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Self
@@ -97,6 +98,8 @@ class ApiException(Exception):  # noqa: N818 named like DRF's APIException
     """What the owner could add to the grant, so that the call succeeds."""
     disclosed_records: tuple[tuple[str, str, str], ...] = ()
     """(connection_id, stream, record_key) of visible records that the error discloses, for the ledger."""
+    disclosed_fields: frozenset[str] = frozenset()
+    """The fields of these records that the error discloses; none if only that they exist."""
 
     def __init__(
         self, *, message: str | None = None, param: str | None = None, **extra: object
@@ -111,9 +114,9 @@ class ApiException(Exception):  # noqa: N818 named like DRF's APIException
         self.clause = clause
         return self
 
-    def disclosing(self, *records: tuple[str, str, str]) -> Self:
-        """Set the visible records that the error discloses, and return the error."""
-        self.disclosed_records = records
+    def disclosing(self, *records: tuple[str, str, str], fields: Iterable[str] = ()) -> Self:
+        """Set the visible records, and their fields, that the error discloses, and return the error."""
+        self.disclosed_records, self.disclosed_fields = records, frozenset(fields)
         return self
 
     @classmethod

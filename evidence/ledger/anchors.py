@@ -18,19 +18,22 @@ import orjson
 from evidence.access.sql import SQL, fetch_all
 from evidence.ledger.checkpoints import chain_heads, is_signed, parse_heads, signed_note
 from evidence.ledger.entries import ChainHead
-from evidence.ledger.proof import SELECT_DIGESTS
-from evidence.ledger.verification import Json, LedgerProblem, VerificationReport
+from evidence.ledger.verification import (
+    BATCH_SIZE,
+    Json,
+    LedgerProblem,
+    VerificationReport,
+    digests_of,
+)
 from evidence.models.ledger import Checkpoint
 from evidence.models.owners import current_owner
 
-BATCH_SIZE = 1_000
-
 COUNT_LINKS = """
--- Count the records that the first rows of chains link to, by chain. Parameters: owner id, chains,
--- numbers of their last rows. One query per heads line.
-SELECT d.chain, count(DISTINCT p.pseudonym)
+-- Count the records that the first rows of chains link to, by chain. Parameters: chains, numbers of
+-- their last rows, owner id. One query per heads line.
+SELECT d.chain, count(DISTINCT r.digest)
 FROM evidence_disclosure AS d
-JOIN evidence_pseudonym AS p ON p.owner_id = d.owner_id AND p.pseudonym = ANY(d.pseudonyms)
+JOIN evidence_disclosedrecord AS r ON r.owner_id = d.owner_id AND r.digest = ANY(d.record_digests)
 JOIN unnest(%s::text[], %s::bigint[]) AS h(chain, seq) ON h.chain = d.chain AND d.seq <= h.seq
 WHERE d.owner_id = %s
 GROUP BY d.chain
@@ -154,12 +157,7 @@ def _row_problems(
     expected: Iterable[ChainHead], current: dict[str, int], gone: dict[str, int]
 ) -> Iterator[LedgerProblem]:
     """Yield rows that are missing or differ, and note the last number of each chain that is gone."""
-    named = [*dict.fromkeys(expected)]
-    columns = ([row.chain for row in named], [row.seq for row in named])
-    rows = fetch_all(SQL(SELECT_DIGESTS, (*columns, current_owner())))
-    digests = {(chain, seq): bytes(digest) for chain, seq, digest in rows}
-    for row in named:
-        digest = digests.get((row.chain, row.seq))
+    for row, digest in digests_of(dict.fromkeys(expected)):
         if digest is None and row.chain not in current:
             gone[row.chain] = max(row.seq, gone.get(row.chain, 0))
         elif digest is None:

@@ -1,27 +1,46 @@
-"""Sign all chain heads together as a transparency-log checkpoint.
+"""Number and chain new entries, and sign the heads of all chains as a transparency-log checkpoint.
 
-The signed note has the log's origin, the number of entries in all chains, and a hash over the heads.
-The signature is Ed25519. With the public key and an older note, anyone can check a later export
-without this server: removing or rewriting signed entries is detectable.
+A background job does so at least once a minute. The signed note has the log's origin, the number of
+entries in all chains, and a hash over the heads. The signature is Ed25519. With the public key and an
+older note, anyone can check a later export without this server: removing or rewriting signed entries
+is detectable.
 """
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from uuid import UUID
 
 import orjson
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from django.conf import settings
 from django.db import transaction
+from django.utils import timezone
 
 from evidence.access.crypto import key_for
-from evidence.ledger.entries import ChainHead, is_sealed, seal
-from evidence.models.ledger import Chain, Checkpoint
+from evidence.access.sql import SQL, fetch_all
+from evidence.ledger.entries import GENESIS, ChainHead, LedgerEntry
+from evidence.models.ledger import Checkpoint, Disclosure
+from evidence.models.owners import current_owner, in_turn, owners_of
 
 ED25519_KEY_TYPE = b"\x01"
 """Key type in a signed note."""
+BATCH_SIZE = 10_000
+
+TAKE_TURN = """
+-- Wait until nobody else signs the ledger of an owner. Parameters: owner id. One query per checkpoint.
+SELECT FROM evidence_owner WHERE owner_id = %s FOR NO KEY UPDATE
+"""
+NUMBER_ENTRIES = """
+-- Give new entries their numbers and digests, once. Parameters: entry ids, numbers, digests, owner id.
+-- One query per checkpoint.
+UPDATE evidence_disclosure AS d SET seq = n.seq, digest = n.digest
+FROM unnest(%s::uuid[], %s::bigint[], %s::bytea[]) AS n(entry_id, seq, digest)
+WHERE d.owner_id = %s AND d.entry_id = n.entry_id
+RETURNING d.seq
+"""
 
 
 def public_key() -> bytes:
@@ -45,28 +64,87 @@ def _verifier_key(owner_id: str, key: bytes) -> str:
     return f"{_origin(owner_id)}+{_key_hash(owner_id, key).hex()}+{encoded}"
 
 
-def create_checkpoint(owner_id: str, *, now: datetime) -> Checkpoint | None:
-    """Sign the current chain heads. Return None if they have not changed since the last checkpoint."""
-    with transaction.atomic():
-        heads = chain_heads(owner_id)
-        serialized = _serialize(heads)
-        last = Checkpoint.unscoped.filter(owner_id=owner_id).order_by("-pk").first()
-        if not heads or (last is not None and last.heads == serialized):
-            return None
-        note = signed_note(owner_id, heads)
-        return Checkpoint.unscoped.create(owner_id=owner_id, at=now, heads=serialized, note=note)
+def sign_entries(owner_id: str, *, now: datetime) -> Checkpoint | None:
+    """Number the new entries of an owner, and sign all chain heads. Returns None without new entries.
+
+    Entries whose seal is wrong stay as they are, and `verify` reports them. Entries that are being
+    written are numbered the next time: numbers follow no clock.
+    """
+    last = None
+    while (signed := _sign_batch(owner_id, now)) is not None:
+        last = signed
+    return last
+
+
+@transaction.atomic
+def _sign_batch(owner_id: str, now: datetime) -> Checkpoint | None:
+    fetch_all(SQL(TAKE_TURN, (owner_id,)))
+    rows = Disclosure.unscoped.filter(owner_id=owner_id, seq=None).order_by("chain", "at", "pk")
+    heads = {head.chain: head for head in chain_heads(owner_id)}
+    numbered: list[tuple[UUID, int, bytes]] = []
+    for row in rows.iterator(BATCH_SIZE):
+        entry, seal = entry_from_row(row), bytes(row.seal)
+        if not entry.is_sealed(seal):
+            continue
+        head = heads.get(row.chain) or ChainHead(row.chain, 0, GENESIS)
+        digest = entry.digest(head.digest, head.seq + 1, seal)
+        heads[row.chain] = ChainHead(row.chain, head.seq + 1, digest)
+        numbered.append((row.entry_id, head.seq + 1, digest))
+        if len(numbered) == BATCH_SIZE:
+            break
+    if not numbered:
+        return None
+    columns = tuple(list(column) for column in zip(*numbered, strict=True))
+    fetch_all(SQL(NUMBER_ENTRIES, (*columns, owner_id)))
+    signed = [heads[chain] for chain in sorted(heads)]
+    return Checkpoint.unscoped.create(
+        owner_id=owner_id,
+        at=now,
+        size=sum(head.seq for head in signed),
+        heads=_serialize(signed),
+        note=signed_note(owner_id, signed),
+    )
+
+
+def entry_from_row(row: Disclosure) -> LedgerEntry:
+    return LedgerEntry(
+        entry_id=row.entry_id,
+        chain=row.chain,
+        at=row.at,
+        client_id=row.client_id,
+        token_id=row.token_id,
+        request_id=row.request_id,
+        route=row.route,
+        covered=row.covered,
+        record_count=row.record_count,
+        counted=row.counted,
+        size_bytes=row.size_bytes,
+        record_digests=tuple(map(bytes, row.record_digests)),
+    )
+
+
+def last_checkpoint(owner_id: str) -> Checkpoint | None:
+    return Checkpoint.unscoped.filter(owner_id=owner_id).order_by("-pk").first()
 
 
 def last_note(owner_id: str) -> str | None:
     """Return the signed note of the latest checkpoint, if there is one."""
-    notes = Checkpoint.unscoped.filter(owner_id=owner_id).order_by("-pk")
-    return notes.values_list("note", flat=True).first()
+    last = last_checkpoint(owner_id)
+    return None if last is None else last.note
 
 
 def chain_heads(owner_id: str) -> list[ChainHead]:
-    """Return the heads of the owner's chains, sorted by chain."""
-    rows = Chain.unscoped.filter(owner_id=owner_id, seq__gt=0).order_by("chain")
-    return [ChainHead(row.chain, row.seq, bytes(row.digest)) for row in rows]
+    """Return the signed heads of the owner's chains, sorted by chain."""
+    last = last_checkpoint(owner_id)
+    return [] if last is None else parse_heads(last.heads)
+
+
+def sign_all() -> Iterator[object]:
+    """Sign the new entries of every owner in turn. One query across owners."""
+    yield from in_turn(
+        lambda: owners_of(lambda: Disclosure.unscoped.filter(seq=None)),
+        lambda: [sign_entries(current_owner(), now=timezone.now())],
+    )
 
 
 def parse_heads(serialized: str) -> list[ChainHead]:
@@ -125,19 +203,3 @@ def _origin(owner_id: str) -> str:
 def _key_hash(owner_id: str, key: bytes) -> bytes:
     named_key = _origin(owner_id).encode() + b"\n" + ED25519_KEY_TYPE + key
     return hashlib.sha256(named_key).digest()[:4]
-
-
-@transaction.atomic
-def reseal_chains() -> int:
-    """Seal chain heads again with the current key, and return how many.
-
-    A head with an invalid seal stays unchanged, so that `verify` reports it.
-    """
-    count = 0
-    for row in Chain.unscoped.select_for_update().order_by("chain"):
-        head, mark = ChainHead(row.chain, row.seq, bytes(row.digest)), bytes(row.seal)
-        if is_sealed(head, mark) and mark != seal(head):
-            row.seal = seal(head)
-            row.save(update_fields=["seal"])
-            count += 1
-    return count

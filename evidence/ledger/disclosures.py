@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import NamedTuple, TypeAlias
-from uuid import UUID
 
 import orjson
 from django.db.models import Count, Func, Max, Min, OuterRef, QuerySet, Subquery, Sum, TextField
@@ -12,7 +11,7 @@ from django.db.models.functions import TruncDate
 
 from evidence.ledger.entries import owner_chain
 from evidence.models.clients import Client
-from evidence.models.ledger import Chain, Disclosure, Pseudonym
+from evidence.models.ledger import DisclosedRecord, Disclosure
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,6 @@ class DisclosedStream:
 class DisclosureEntry:
     """A row of the ledger. `grant_id` is None for the owner's own reads."""
 
-    seq: int
     at: datetime
     client_id: str
     grant_id: str | None
@@ -39,12 +37,13 @@ class DisclosureEntry:
     covered: tuple[DisclosedStream, ...]
     record_count: int
     size_bytes: int
-    pseudonyms: tuple[UUID, ...]
+    counted: int | None
+    record_digests: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PseudonymTarget:
-    """The record of a pseudonym."""
+class NamedRecord:
+    """A record that an entry names."""
 
     connection_id: str
     stream: str
@@ -61,35 +60,35 @@ RESPONSE_COUNT = Count(
 
 def disclosures_to_clients(*client_ids: str) -> Disclosures:
     """Return the disclosures to these clients, newest first."""
-    return Disclosure.unscoped.filter(client_id__in=client_ids).order_by("-at", "chain", "-seq")
+    return Disclosure.unscoped.filter(client_id__in=client_ids).order_by("-at", "chain", "pk")
 
 
 def disclosures_to_owner(owner_id: str) -> Disclosures:
     """Return the disclosures to the owner's own tokens and pages, newest first."""
-    return Disclosure.unscoped.filter(chain=owner_chain(owner_id)).order_by("-seq")
+    return Disclosure.unscoped.filter(chain=owner_chain(owner_id)).order_by("-at", "pk")
 
 
 def all_disclosures(owner_id: str) -> Disclosures:
     """Return all disclosures of an owner's records, newest first."""
-    chains = Chain.unscoped.filter(owner_id=owner_id).values("chain")
-    return Disclosure.unscoped.filter(chain__in=chains).order_by("-at", "chain", "-seq")
+    return Disclosure.unscoped.filter(owner_id=owner_id).order_by("-at", "chain", "pk")
 
 
-def pseudonyms_of(connection_id: str, stream: str, record_key: str) -> list[UUID]:
-    """Return the pseudonym of a record; none if nobody read it or it was erased."""
-    rows = Pseudonym.unscoped.filter(
+def digest_of_record(connection_id: str, stream: str, record_key: str) -> bytes | None:
+    """Return the digest by which entries name a record; None if nobody read it or it was erased."""
+    rows = DisclosedRecord.unscoped.filter(
         connection_id=connection_id, stream=stream, record_key=record_key
     )
-    return list(rows.values_list("pseudonym", flat=True))
+    digest = rows.values_list("digest", flat=True).first()
+    return None if digest is None else bytes(digest)
 
 
 def disclosures_of_record(connection_id: str, stream: str, record_key: str) -> Disclosures:
     """Return the disclosures of a record, newest first; none after its erasure."""
-    pseudonyms = pseudonyms_of(connection_id, stream, record_key)
-    if not pseudonyms:
+    digest = digest_of_record(connection_id, stream, record_key)
+    if digest is None:
         return Disclosure.unscoped.none()
-    rows = Disclosure.unscoped.filter(pseudonyms__overlap=pseudonyms)
-    return rows.order_by("-at", "chain", "-seq")
+    rows = Disclosure.unscoped.filter(record_digests__contains=[digest])
+    return rows.order_by("-at", "chain", "pk")
 
 
 def disclosures_between(
@@ -118,7 +117,6 @@ def parse_covered(covered: str, record_count: int, *, rows: int = 1) -> list[Dis
 def read_disclosures(rows: Disclosures) -> Iterator[DisclosureEntry]:
     for row in rows.iterator(1_000):
         yield DisclosureEntry(
-            seq=row.seq,
             at=row.at,
             client_id=row.client_id,
             grant_id=None if row.chain.startswith("own:") else row.chain,
@@ -128,15 +126,16 @@ def read_disclosures(rows: Disclosures) -> Iterator[DisclosureEntry]:
             covered=tuple(parse_covered(row.covered, row.record_count)),
             record_count=row.record_count,
             size_bytes=row.size_bytes,
-            pseudonyms=tuple(row.pseudonyms),
+            counted=row.counted,
+            record_digests=tuple(map(bytes, row.record_digests)),
         )
 
 
-def resolve_pseudonyms(pseudonyms: Sequence[UUID]) -> dict[UUID, PseudonymTarget]:
-    """Return the record of each pseudonym; erased records are missing."""
-    rows = Pseudonym.unscoped.filter(pseudonym__in=pseudonyms)
+def named_records(digests: Sequence[bytes]) -> dict[bytes, NamedRecord]:
+    """Return the record of each digest; erased records are missing."""
+    rows = DisclosedRecord.unscoped.filter(digest__in=digests)
     return {
-        row.pseudonym: PseudonymTarget(row.connection_id, row.stream, row.record_key)
+        bytes(row.digest): NamedRecord(row.connection_id, row.stream, row.record_key)
         for row in rows
     }
 
@@ -165,7 +164,7 @@ def daily_use(client_id: str, *, since: datetime) -> list[DailyUse]:
         Disclosure.unscoped.filter(client_id=client_id, at__gte=since)
         .order_by()
         .values("chain", day=TruncDate("at", tzinfo=UTC))
-        .annotate(calls=Count("seq"), records=Sum("record_count"), bytes=Sum("size_bytes"))
+        .annotate(calls=Count("pk"), records=Sum("record_count"), bytes=Sum("size_bytes"))
         .values_list("chain", "day", "calls", "records", "bytes")
     )
     return [DailyUse(*row) for row in rows]

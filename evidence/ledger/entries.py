@@ -1,18 +1,17 @@
-"""Build ledger entries from what a response discloses, their hashes and the seals of chain heads.
+"""Build ledger entries from what an answer discloses, with their seals and digests.
 
-A hash covers the stored bytes, each part preceded by its length, so that no two entries hash the same
-bytes. A seal is keyed: a person who can write to the database can compute valid hashes, but not a
-valid seal. This module runs no query.
+A seal is keyed: a person who can write to the database cannot make one. A digest chains the signed
+entries. Both cover the stored bytes, each part preceded by its length, so that no two entries give the
+same bytes. This module runs no query.
 """
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
-from typing import NamedTuple
-from uuid import UUID
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
 
 import orjson
 
@@ -20,21 +19,21 @@ from evidence.access.crypto import keys_for
 from evidence.access.scope import Scope
 
 RECORD_DIGESTS = b"record digests"
-"""Separates pseudonyms from record digests in the hash, so that one cannot replace the other."""
+"""Separates the columns from the record digests, so that none of one can stand for one of the other."""
+NONCE_BYTES = DIGEST_BYTES = 16
+GENESIS = bytes(32)
+"""The digest before the first entry of a chain."""
 
 RecordKey = tuple[str, str, str]
 """connection_id, stream and record_key."""
 
-GENESIS = bytes(32)
-"""The digest before the first entry of a chain."""
-
 
 @dataclass(frozen=True, slots=True)
 class DisclosedItem:
-    """A record, or a summary of a stream, that a response disclosed.
+    """A record, or a summary of a stream, that an answer disclosed.
 
     `record_key` is None when no single record was shown (an aggregate, an empty list).
-    `fields` are the fields that the response discloses.
+    `fields` are the fields that the answer discloses.
     """
 
     connection_id: str
@@ -42,21 +41,35 @@ class DisclosedItem:
     record_key: str | None
     fields: frozenset[str]
 
+    @property
+    def key(self) -> RecordKey | None:
+        return (
+            None if self.record_key is None else (self.connection_id, self.stream, self.record_key)
+        )
 
-class ChainHead(NamedTuple):
-    """The last entry of a chain."""
 
-    chain: str
-    seq: int
-    digest: bytes
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisclosedAnswer:
+    """An answer to record before it is sent.
+
+    An answer without items counts for `charged_grants`. `counted` is the number of records behind a
+    number that it shows.
+    """
+
+    route: str
+    request_id: str
+    items: Sequence[DisclosedItem]
+    size_bytes: int
+    charged_grants: Sequence[str] = ()
+    counted: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """A row of the ledger without its hashes. `covered` is JSON text."""
+    """A row of the ledger without its seal and number. `covered` is JSON text."""
 
+    entry_id: UUID
     chain: str
-    seq: int
     at: datetime
     client_id: str
     token_id: str
@@ -64,74 +77,61 @@ class LedgerEntry:
     route: str
     covered: str
     record_count: int
+    counted: int | None
     size_bytes: int
-    pseudonyms: tuple[UUID, ...]
     record_digests: tuple[bytes, ...]
 
-    def digest(self, previous: bytes) -> bytes:
-        """Return the SHA-256 of `previous` and every field."""
+    def seal(self) -> bytes:
+        """Return the HMAC-SHA256 of every column under the installation's current key."""
+        return hmac.digest(keys_for("ledger")[0], b"".join(self._parts()), hashlib.sha256)
+
+    def is_sealed(self, seal: bytes) -> bool:
+        """Return whether this installation made the seal, with its current key or a previous one."""
+        content = b"".join(self._parts())
+        valid = (hmac.digest(key, content, hashlib.sha256) for key in keys_for("ledger"))
+        return any(hmac.compare_digest(seal, each) for each in valid)
+
+    def digest(self, previous: bytes, seq: int, seal: bytes) -> bytes:
+        """Return the SHA-256 of the digest of the entry before, the number, every column and the seal."""
         digest = hashlib.sha256()
-        for part in (previous, *self._parts()):
-            digest.update(b"%d:" % len(part))
+        for part in (_part(previous), _part(str(seq).encode()), *self._parts(), _part(seal)):
             digest.update(part)
         return digest.digest()
 
     def _parts(self) -> Iterable[bytes]:
-        yield self.chain.encode()
-        yield str(self.seq).encode()
         # PostgreSQL stores microseconds.
-        yield str(round(self.at.timestamp() * 1_000_000)).encode()
-        yield self.client_id.encode()
-        yield self.token_id.encode()
-        yield self.request_id.encode()
-        yield self.route.encode()
-        yield self.covered.encode()
-        yield str(self.record_count).encode()
-        yield str(self.size_bytes).encode()
-        yield from (pseudonym.bytes for pseudonym in self.pseudonyms)
-        yield RECORD_DIGESTS
-        yield from self.record_digests
+        microseconds = round(self.at.timestamp() * 1_000_000)
+        columns = (
+            self.entry_id, self.chain, microseconds, self.client_id, self.token_id, self.request_id,
+            self.route, self.covered, self.record_count,
+            "" if self.counted is None else self.counted, self.size_bytes,
+        )  # fmt: skip
+        yield from (_part(str(column).encode()) for column in columns)
+        yield _part(RECORD_DIGESTS)
+        yield from map(_part, self.record_digests)
 
 
-class RecordReference(NamedTuple):
-    """A pseudonym and a keyed digest, by which an entry names a record.
+def _part(content: bytes) -> bytes:
+    return b"%d:%s" % (len(content), content)
 
-    References sort by their random pseudonyms, so the order reveals nothing about the records.
-    """
 
-    pseudonym: UUID
+class ChainHead(NamedTuple):
+    """The last signed entry of a chain."""
+
+    chain: str
+    seq: int
     digest: bytes
 
-    @classmethod
-    def from_nonce(cls, key: RecordKey, pseudonym: UUID, nonce: UUID) -> "RecordReference":
-        """Return the reference to a record, with the digest under its nonce."""
-        return cls(pseudonym, record_digest(nonce, key))
 
-
-def record_digest(nonce: UUID, key: RecordKey) -> bytes:
-    """Return the HMAC-SHA256 of a record key under the nonce of its pseudonym.
+def record_digest(nonce: bytes, key: RecordKey) -> bytes:
+    """Return the HMAC-SHA256 of a record key under its nonce, cut to 16 bytes.
 
     The nonce is random and is deleted with the record. After that nobody can test a guess, even
     with the server's own keys. The digest uses no installation key, so that rows still verify
     after a key rotation.
     """
-    message = b"".join(b"%d:%s" % (len(part), part) for part in map(str.encode, key))
-    return hmac.digest(nonce.bytes, message, "sha256")
-
-
-def seal(head: ChainHead) -> bytes:
-    """Return the keyed hash that marks a chain head as written by this installation."""
-    return _seals(head)[0]
-
-
-def is_sealed(head: ChainHead, mark: bytes) -> bool:
-    """Return whether `mark` is a seal of the head, with the current key or a previous one."""
-    return any(hmac.compare_digest(mark, valid) for valid in _seals(head))
-
-
-def _seals(head: ChainHead) -> list[bytes]:
-    message = b"%d:%s%d:%s" % (len(head.chain), head.chain.encode(), head.seq, head.digest)
-    return [hmac.digest(key, message, hashlib.sha256) for key in keys_for("ledger")]
+    message = b"".join(map(_part, map(str.encode, key)))
+    return hmac.digest(nonce, message, hashlib.sha256)[:DIGEST_BYTES]
 
 
 def owner_chain(owner_id: str) -> str:
@@ -139,23 +139,20 @@ def owner_chain(owner_id: str) -> str:
     return f"own:{owner_id}"
 
 
-def group_by_chain(
-    scope: Scope, items: Sequence[DisclosedItem], *, charged_grants: Sequence[str]
-) -> dict[str, list[DisclosedItem]]:
-    """Return the items by the chain of the grant that showed them.
+def items_by_chain(scope: Scope, answer: DisclosedAnswer) -> dict[str, list[DisclosedItem]]:
+    """Return the items by the chain of the grant that showed them, in the order of the chains.
 
-    A response without items gets an empty entry for each of `charged_grants`, or for the first
+    An answer without items gets an empty entry for each of its charged grants, or for the first
     grant of the scope.
     """
     if scope.package_id is None:
-        return {owner_chain(scope.owner_id): list(items)}
+        return {owner_chain(scope.owner_id): list(answer.items)}
     grants = _grant_ids(scope)
     chains: dict[str, list[DisclosedItem]] = {}
-    for item in items:
+    for item in answer.items:
         chains.setdefault(grants[item.connection_id, item.stream], []).append(item)
-    return chains or {
-        grant_id: [] for grant_id in charged_grants or [str(scope.grants[0].grant_id)]
-    }
+    charged = answer.charged_grants or [str(scope.grants[0].grant_id)]
+    return dict(sorted(chains.items())) or {grant_id: [] for grant_id in sorted(charged)}
 
 
 def _grant_ids(scope: Scope) -> dict[tuple[str, str], str]:
@@ -166,6 +163,44 @@ def _grant_ids(scope: Scope) -> dict[tuple[str, str], str]:
         for terms in grant.streams
         for connection_id in terms.connection_ids
     }
+
+
+def record_keys(items: Iterable[DisclosedItem]) -> list[RecordKey]:
+    """Return the records of the items, each once, in order."""
+    return sorted({key for item in items if (key := item.key) is not None})
+
+
+def build_entries(
+    scope: Scope,
+    answer: DisclosedAnswer,
+    chains: dict[str, list[DisclosedItem]],
+    digests: dict[RecordKey, bytes],
+    *,
+    now: datetime,
+) -> list[LedgerEntry]:
+    """Return one entry per chain; the bytes of the answer are divided by the number of items."""
+    sizes = divide_bytes(answer.size_bytes, [len(items) for items in chains.values()])
+    entries = []
+    for (chain, items), size in zip(chains.items(), sizes, strict=True):
+        # In the order of the digests, which are random, so that it reveals nothing about the records.
+        named = sorted(digests[key] for key in record_keys(items))
+        entries.append(
+            LedgerEntry(
+                entry_id=uuid4(),
+                chain=chain,
+                at=now,
+                client_id=scope.client_id or "",
+                token_id=scope.token_id,
+                request_id=answer.request_id,
+                route=answer.route,
+                covered=covered_json(items),
+                record_count=len(named),
+                counted=answer.counted,
+                size_bytes=size,
+                record_digests=tuple(named),
+            )
+        )
+    return entries
 
 
 def covered_json(items: Iterable[DisclosedItem]) -> str:
@@ -180,15 +215,15 @@ def covered_json(items: Iterable[DisclosedItem]) -> str:
         fields.setdefault(stream, set()).add(item.fields)
         if item.record_key is not None:
             keys.setdefault(stream, set()).add(item.record_key)
-    rows = (
+    rows: list[list[Any]] = [
         [
             *stream,
             sorted(frozenset().union(*names)),
             *([len(keys[stream])] if stream in keys else []),
         ]
         for stream, names in sorted(fields.items())
-    )
-    return orjson.dumps([*rows]).decode()
+    ]
+    return orjson.dumps(rows).decode()
 
 
 def divide_bytes(total: int, weights: Sequence[int]) -> list[int]:
@@ -201,86 +236,3 @@ def divide_bytes(total: int, weights: Sequence[int]) -> list[int]:
         shares.append(boundary - allocated)
         allocated = boundary
     return shares
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DisclosedAnswer:
-    """A response to record before it is sent.
-
-    A response without items counts for `charged_grants`.
-    """
-
-    route: str
-    request_id: str
-    items: Sequence[DisclosedItem]
-    size_bytes: int
-    charged_grants: Sequence[str] = ()
-
-
-class AnswerDraft:
-    """The entries of a response by chain, as far as they are known without the database."""
-
-    def __init__(self, scope: Scope, answer: DisclosedAnswer, now: datetime) -> None:
-        self.scope, self.answer, self.now = scope, answer, now
-        items = group_by_chain(scope, answer.items, charged_grants=answer.charged_grants)
-        self.chains = dict(sorted(items.items()))
-        self.keys = {chain: _keys(items) for chain, items in self.chains.items()}
-        counts = [len(items) for items in self.chains.values()]
-        self.sizes = dict(zip(self.chains, divide_bytes(answer.size_bytes, counts), strict=True))
-        self.is_owners = scope.package_id is None
-
-    @cached_property
-    def all_keys(self) -> list[RecordKey]:
-        return sorted({key for keys in self.keys.values() for key in keys})
-
-    @property
-    def needs_transaction(self) -> bool:
-        """Whether quotas or a single use are charged with the answer."""
-        return any(
-            (grant.limits or grant.single_use) and grant.grant_id in self.chains
-            for grant in self.scope.grants
-        )
-
-    @cached_property
-    def shown(self) -> list[tuple[str, str, int]]:
-        """The number of records shown by grant and stream; empty for the owner's own reads."""
-        if self.is_owners:
-            return []
-        counts: dict[tuple[str, str], int] = {}
-        for chain, keys in self.keys.items():
-            for _, stream, _ in keys:
-                counts[chain, stream] = counts.get((chain, stream), 0) + 1
-        return sorted((chain, stream, records) for (chain, stream), records in counts.items())
-
-    @property
-    def connection_ids(self) -> set[str]:
-        return {item.connection_id for item in self.answer.items}
-
-    def entry(
-        self, head: ChainHead, references: Mapping[RecordKey, RecordReference]
-    ) -> LedgerEntry:
-        """Return the entry that follows the head of its chain."""
-        named = [references[key] for key in self.keys[head.chain]]
-        named.sort(key=lambda reference: reference.pseudonym.int)
-        return LedgerEntry(
-            chain=head.chain,
-            seq=head.seq + 1,
-            at=self.now,
-            client_id=self.scope.client_id or "",
-            token_id=self.scope.token_id,
-            request_id=self.answer.request_id,
-            route=self.answer.route,
-            covered=covered_json(self.chains[head.chain]),
-            record_count=len(named),
-            size_bytes=self.sizes[head.chain],
-            pseudonyms=tuple(reference.pseudonym for reference in named),
-            record_digests=tuple(reference.digest for reference in named),
-        )
-
-
-def _keys(items: Iterable[DisclosedItem]) -> set[RecordKey]:
-    return {
-        (item.connection_id, item.stream, item.record_key)
-        for item in items
-        if item.record_key is not None
-    }

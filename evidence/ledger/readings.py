@@ -10,19 +10,17 @@ and keeps the result in memory.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
-from uuid import UUID
 
 from django.core.cache import cache
-from django.db.models import Sum
 from django.utils import timezone
 
 from evidence.access.sql import SQL, fetch_all
+from evidence.ledger.checkpoints import last_checkpoint
 from evidence.ledger.disclosures import last_answer_by_client, parse_covered
-from evidence.models.ledger import Chain
 from evidence.models.owners import current_owner
 
 Place = tuple[str, str]
@@ -90,7 +88,8 @@ class ReadingFilter:
     client_id: str | None = None
     only_apps: bool = False
     connection_id: str | None = None
-    pseudonyms: Sequence[UUID] | None = None
+    record_digest: bytes | None = None
+    """Only the answers that showed this record; empty bytes are a record that nobody read."""
 
     @property
     def rows(self) -> SQL:
@@ -98,13 +97,13 @@ class ReadingFilter:
 
         The rows of one record are found by their own index before anything sorts them by time.
         """
-        if self.pseudonyms is None:
+        if self.record_digest is None:
             return SQL("evidence_disclosure AS d")
         found = (
-            "(SELECT * FROM evidence_disclosure WHERE owner_id = %s AND pseudonyms && %s::uuid[]"
+            "(SELECT * FROM evidence_disclosure WHERE owner_id = %s AND record_digests @> ARRAY[%s::bytea]"
             " OFFSET 0) AS d"
         )
-        return SQL(found, (current_owner(), list(self.pseudonyms)))
+        return SQL(found, (current_owner(), self.record_digest))
 
     @property
     def conditions(self) -> SQL:
@@ -192,9 +191,9 @@ def sum_by_client(readings: Iterable[Reading]) -> dict[str, Reading]:
 
 
 def count_rows(owner_id: str) -> int:
-    """Return the number of rows in the ledger. One query over the chain heads."""
-    rows = Chain.unscoped.filter(owner_id=owner_id).aggregate(rows=Sum("seq"))["rows"]
-    return int(rows or 0)
+    """Return the number of signed rows in the ledger. One query."""
+    last = last_checkpoint(owner_id)
+    return 0 if last is None else last.size
 
 
 def start_of_day(moment: datetime) -> datetime:
@@ -221,14 +220,14 @@ RECOUNT_AFTER = timedelta(days=1)
 COUNT_SHOWN_RECORDS = """
 -- Count the distinct records that a client was shown, without erased ones, by connection.
 -- Parameters: owner id, client id, owner id. One query, which reads all rows of the client.
-SELECT p.connection_id, count(*)
+SELECT r.connection_id, count(*)
 FROM (
-    SELECT DISTINCT x.pseudonym
-    FROM evidence_disclosure AS d CROSS JOIN LATERAL unnest(d.pseudonyms) AS x(pseudonym)
+    SELECT DISTINCT x.digest
+    FROM evidence_disclosure AS d CROSS JOIN LATERAL unnest(d.record_digests) AS x(digest)
     WHERE d.owner_id = %s AND d.client_id = %s
-) AS r
-JOIN evidence_pseudonym AS p ON p.owner_id = %s AND p.pseudonym = r.pseudonym
-GROUP BY p.connection_id
+) AS n
+JOIN evidence_disclosedrecord AS r ON r.owner_id = %s AND r.digest = n.digest
+GROUP BY r.connection_id
 """
 
 

@@ -1,9 +1,9 @@
 """Pause a grant when it has read too large a share of a stream.
 
-Each grant and stream has a slack: a number of records that may be shown before the next count. The
-statement that writes a ledger entry reduces it. When it is used up, one query counts the distinct
-records shown in the last hours, and the distance to the limit becomes the next slack. So the limit
-is never passed unnoticed, and counts are rare while little of a stream is read.
+Each grant and stream has a slack: a number of records that may be shown before the next count. Each
+answer reduces it in its transaction. When it is used up, one query counts the distinct records shown
+in the last hours, and the distance to the limit becomes the next slack. So the limit is never passed
+unnoticed, and counts are rare while little of a stream is read.
 """
 
 from collections.abc import Iterable
@@ -24,17 +24,19 @@ RECOUNT_DIVISOR = 20
 UNWATCHED_SLACK = 1_000_000
 
 COUNT_SEEN_RECORDS = """
-SELECT count(DISTINCT p.pseudonym)
-FROM evidence_disclosure d CROSS JOIN LATERAL unnest(d.pseudonyms) AS x(pseudonym)
-JOIN evidence_pseudonym p ON p.owner_id = d.owner_id AND p.pseudonym = x.pseudonym
-WHERE d.owner_id = %s AND d.chain = %s AND d.at > %s AND p.stream = %s AND p.connection_id = ANY(%s::text[])
+-- Count the distinct records of a stream that a grant has shown since a time, without erased ones.
+-- Parameters: owner id, grant id, time, stream, connection ids. One query per count.
+SELECT count(DISTINCT r.digest)
+FROM evidence_disclosure AS d CROSS JOIN LATERAL unnest(d.record_digests) AS x(digest)
+JOIN evidence_disclosedrecord AS r ON r.owner_id = d.owner_id AND r.digest = x.digest
+WHERE d.owner_id = %s AND d.chain = %s AND d.at > %s AND r.stream = %s AND r.connection_id = ANY(%s::text[])
 """
 
 
 def check_tripwires(scope: Scope, used_up: Iterable[tuple[str, str]], *, now: datetime) -> None:
-    """Count each (grant_id, stream) whose slack is used up, and pause grants over their limit.
+    """Count each (grant id, stream) whose slack is used up, and pause grants over their limit.
 
-    Call it in the transaction that wrote the ledger entry and locks the chain.
+    Call it in the transaction that wrote the ledger entry.
     """
     for grant_id, stream in used_up:
         schedule_recount(grant_id, stream, slack=_next_slack(scope, grant_id, stream, now))

@@ -1,301 +1,167 @@
-"""Write the ledger entries of a response before it is sent.
+"""Write the ledger entries of an answer in the transaction of its read, before it is sent.
 
-Usually one round trip is enough: a statement compares the ends of the chains with those that this
-process wrote last, checks the rights and the records of the response again, and moves the ends; another
-adds the entries. If anything has changed, a transaction locks the chains, assigns pseudonyms to records
-that were never shown, charges quotas, and then runs the same statements. Records are locked before
-chains, each in order, so that concurrent responses cannot deadlock.
+The transaction looks the token up, reads, and adds one entry for each grant that showed something; its
+commit waits for the disk. It takes no locks on rights or records: an answer whose rights were read
+before a revocation or an erasure committed may still be given, and every later request sees the change.
+The counters of quotas and tripwires are charged last, so that answers of one grant wait for each other
+only while they commit.
 """
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from django.conf import settings
-from django.db import OperationalError, transaction
 
 from evidence.access.grant_lifecycle import use_once
-from evidence.access.grant_states import COUNT_USABLE_GRANTS, FIND_ENDED_BEARER
-from evidence.access.pseudonyms import find_erased
 from evidence.access.quotas import DisclosureCost, charge
+from evidence.access.record_parts import add_digests
 from evidence.access.scope import Scope
 from evidence.access.sql import (
     SQL,
+    bytes_array,
+    fetch_prepared,
     fetch_together,
     text_array,
-    time_limited,
+    time_limited_transaction,
 )
-from evidence.ledger.chain_locks import lock_chains
 from evidence.ledger.entries import (
-    AnswerDraft,
-    ChainHead,
+    DIGEST_BYTES,
+    NONCE_BYTES,
     DisclosedAnswer,
     DisclosedItem,
     LedgerEntry,
     RecordKey,
-    RecordReference,
-    seal,
+    build_entries,
+    items_by_chain,
+    record_digest,
+    record_keys,
 )
 from evidence.ledger.tripwire import UNWATCHED_SLACK, check_tripwires
 
-R = TypeVar("R")
-ATTEMPTS = 3
-MAX_KNOWN = 10_000
-CHAIN_LOCK_SECONDS = 1.0
+FIND_DIGESTS = """
+-- Find the digests of records that were disclosed before. Parameters: connection ids, streams, keys,
+-- owner id. One query per answer with records.
+SELECT d.connection_id, d.stream, d.record_key, d.digest
+FROM unnest(%s::text[], %s::text[], %s::text[]) AS n(connection_id, stream, record_key)
+JOIN evidence_disclosedrecord AS d ON d.owner_id = %s AND d.connection_id = n.connection_id
+    AND d.stream = n.stream AND d.record_key = n.record_key
+"""
 
-_heads: dict[str, ChainHead] = {}
-"""The ends of chains as this process wrote them last. The database decides whether they still are."""
-_references: dict[tuple[str, RecordKey], RecordReference] = {}
-"""References to records that were shown recently, by owner id and record. The database decides whether
-they still exist."""
-_chain_locks = [threading.Lock() for _ in range(64)]
-"""Responses of one chain take turns, so that each knows the end that the one before it wrote."""
+COUNT_DOWN = """
+-- Reduce the slack of streams by the records that an answer shows, and return those whose slack is used
+-- up. Parameters: owner id, grant ids, streams, records, slack of a stream that was never counted, the
+-- same. One query per answer with records.
+INSERT INTO evidence_watch AS w (owner_id, grant_id, stream, slack)
+SELECT %s, n.grant_id, n.stream, %s::bigint - n.records
+FROM unnest(%s::text[], %s::text[], %s::bigint[]) AS n(grant_id, stream, records)
+ORDER BY 2, 3
+ON CONFLICT (owner_id, grant_id, stream) DO UPDATE SET slack = w.slack + excluded.slack - %s::bigint
+RETURNING grant_id, stream, slack
+"""
 
-
-HEAD_TYPES = {
-    "chain": "text", "seq": "bigint", "at": "timestamptz", "previous": "bytea", "digest": "bytea",
-    "seal": "bytea",
+COLUMNS = {
+    "owner_id": "text", "entry_id": "uuid", "chain": "text", "at": "timestamptz", "client_id": "text",
+    "token_id": "text", "request_id": "text", "route": "text", "covered": "text",
+    "record_count": "int", "counted": "bigint", "size_bytes": "bigint",
+    "record_digests": "bytea[]", "seal": "bytea",
 }  # fmt: skip
-ENTRY_TYPES = {
-    "chain": "text", "seq": "bigint", "at": "timestamptz", "client_id": "text", "token_id": "text",
-    "request_id": "text", "route": "text", "covered": "text", "record_count": "int",
-    "size_bytes": "bigint", "pseudonyms": "uuid[]", "record_digests": "bytea[]",
-    "previous": "bytea", "digest": "bytea",
-}  # fmt: skip
-SHOWN_TYPES = {"grant_id": "text", "stream": "text", "records": "bigint"}
-
-# The commit waits for the disk, whatever synchronous_commit is: no response may lose its row, even in
-# a power failure. FOR UPDATE reads the ends of the chains again after waiting for another response.
-MOVE_CHAINS = f"""
--- Move the ends of chains past one response if nothing has changed since it was read: its chains end where
--- the caller says, its token, grants and connections are usable, and its records have their pseudonyms.
--- Otherwise write nothing.
--- Parameters: new ends; grants, streams and records shown; owner id; number of chains; owner
--- id, number of grants; owner id, connection ids, their number; owner id, pseudonyms, connection ids, number of pseudonyms;
--- owner id, token id; owner id, number of streams that must be far from their tripwire, or 0; owner id, owner
--- id. One query.
-WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true)),
-entry ({", ".join(HEAD_TYPES)}) AS (VALUES {{entries}}),
-shown ({", ".join(SHOWN_TYPES)}) AS (VALUES {{shown}}),
-held AS MATERIALIZED (
-    SELECT c.chain FROM evidence_chain AS c JOIN entry AS e ON e.chain = c.chain
-    WHERE c.owner_id = %s AND c.seq = e.seq - 1 AND c.digest = e.previous
-    ORDER BY c.chain FOR UPDATE OF c
-),
-verdict AS MATERIALIZED (
-    SELECT (SELECT count(*) FROM held) = %s
-        AND ({COUNT_USABLE_GRANTS}) = %s
-        AND (SELECT count(*) FROM evidence_connection AS n
-            WHERE n.owner_id = %s AND n.connection_id = ANY(%s::text[]) AND n.status <> 'revoked') = %s
-        AND (SELECT count(DISTINCT p.pseudonym) FROM evidence_pseudonym AS p
-            WHERE p.owner_id = %s AND p.pseudonym = ANY(%s::uuid[]) AND p.connection_id = ANY(%s::text[])) = %s
-        AND NOT EXISTS ({FIND_ENDED_BEARER})
-        AND (SELECT count(*) FROM shown AS s JOIN evidence_watch AS w
-            ON w.owner_id = %s AND w.grant_id = s.grant_id AND w.stream = s.stream WHERE w.slack > s.records) >= %s
-        {{not_erased}} AS is_unchanged
-    FROM durable
-),
-moved AS (
-    UPDATE evidence_chain AS c SET seq = e.seq, digest = e.digest, seal = e.seal
-    FROM entry AS e, verdict
-    WHERE c.owner_id = %s AND c.chain = e.chain AND is_unchanged
-),
-watched AS (
-    UPDATE evidence_watch AS w SET slack = w.slack - s.records FROM shown AS s, verdict
-    WHERE w.owner_id = %s AND w.grant_id = s.grant_id AND w.stream = s.stream AND is_unchanged
-    RETURNING w.grant_id, w.stream, w.slack
-)
-SELECT is_unchanged, NULL AS grant_id, NULL AS stream FROM verdict
-UNION ALL SELECT true, grant_id, stream FROM watched WHERE slack <= 0
-"""  # noqa: S608 - of constants
-# A statement of its own, because a cluster sends an INSERT within another statement to no node whole.
 ADD_ENTRIES = f"""
--- Add the entries at which the chains now end, or none if the chains did not move. Parameters: entries; owner id.
-INSERT INTO evidence_disclosure (owner_id, {", ".join(ENTRY_TYPES)})
-SELECT c.owner_id, e.* FROM (VALUES {{entries}}) AS e ({", ".join(ENTRY_TYPES)})
-JOIN evidence_chain AS c ON c.chain = e.chain AND c.seq = e.seq AND c.digest = e.digest
-WHERE c.owner_id = %s
+-- Add entries to the ledger. Parameters: the columns of each. One query per answer.
+INSERT INTO evidence_disclosure ({", ".join(COLUMNS)}) VALUES {{rows}}
 """  # noqa: S608 - of constants
+PLACEHOLDERS = "(" + ", ".join(f"%s::{kind}" for kind in COLUMNS.values()) + ")"
+WAIT_FOR_DISK = SQL("SET LOCAL synchronous_commit = on")
+"""The commit waits for the disk even where the database would not: no answer may lose its entry."""
 
 
-class ChangedDuringReadError(OperationalError):
-    """A record was erased, or a right ended, between the read and its ledger entry."""
-
-
-def read_and_record(read: Callable[[], R], record: Callable[[R], None]) -> R:
-    """Run `read` and `record`, and return what `read` returned.
-
-    Both run again when a record was erased or a right ended between them, up to ATTEMPTS times.
-    """
-    for _ in range(ATTEMPTS - 1):
-        with contextlib.suppress(ChangedDuringReadError):
-            return _read_and_record_once(read, record)
-    return _read_and_record_once(read, record)
-
-
-def _read_and_record_once(read: Callable[[], R], record: Callable[[R], None]) -> R:
-    with time_limited(settings.PDPP_STATEMENT_TIMEOUT):
-        result = read()
-        record(result)
-    return result
+@contextmanager
+def recorded_read() -> Iterator[None]:
+    """Open the transaction of a read and its entries, within the time limit of a read."""
+    with time_limited_transaction(settings.PDPP_STATEMENT_TIMEOUT):
+        yield
 
 
 def record_disclosure(scope: Scope, answer: DisclosedAnswer, *, now: datetime) -> None:
-    """Charge each grant that the response used, and add an entry to its chain.
+    """Charge each grant that the answer used, and add an entry to its chain, inside a transaction.
 
-    Raises RateLimitExceeded before anything is written, ChangedDuringReadError, GrantConsumed or a
-    database error; the caller must then send no data.
+    Raises RateLimitExceeded, GrantConsumed or a database error; the caller must then send no data.
     """
-    draft = AnswerDraft(scope, answer, now)
-    if not _record_at_once(draft):
-        with transaction.atomic():
-            _record_in_transaction(draft)
+    chains = items_by_chain(scope, answer)
+    digests = _digests(scope.owner_id, record_keys(chain.from_iterable(chains.values())))
+    entries = build_entries(scope, answer, chains, digests, now=now)
+    if any(grant.limits for grant in scope.grants):
+        costs = {each.chain: DisclosureCost(each.record_count, each.size_bytes) for each in entries}
+        charge(scope, costs, now=now)
+    if any(grant.single_use for grant in scope.grants):
+        use_once(scope, (name for name, items in chains.items() if items), now=now)
+    counted = [] if scope.package_id is None else _count_down(scope.owner_id, chains)
+    *_, slacks = fetch_together(WAIT_FOR_DISK, _insert(scope.owner_id, entries), *counted)
+    if used_up := [(each[0], each[1]) for each in slacks if each[2] <= 0]:
+        check_tripwires(scope, used_up, now=now)
 
 
-def _record_at_once(draft: AnswerDraft) -> bool:
-    """Record in one round trip. Returns False, and writes nothing, if a transaction must do it."""
-    if draft.needs_transaction:
-        return False
-    owner_id = draft.scope.owner_id
-    references = {key: _references.get((owner_id, key)) for key in draft.all_keys}
-    known = {key: reference for key, reference in references.items() if reference is not None}
-    if len(known) < len(references):
-        return False
-    with _exclusive(draft.chains) as is_locked:
-        heads = [_heads[chain] for chain in draft.chains if chain in _heads]
-        if not is_locked or len(heads) < len(draft.chains):
-            return False
-        return _insert(draft, heads, known, slack_needed=len(draft.shown)) is not None
+def _digests(owner_id: str, keys: Sequence[RecordKey]) -> dict[RecordKey, bytes]:
+    """Return the digest by which entries name each record.
 
-
-def _record_in_transaction(draft: AnswerDraft) -> None:
-    """Charge quotas, lock the chains, record, and count for tripwires and single use."""
-    costs = {
-        chain: DisclosureCost(len(keys), draft.sizes[chain]) for chain, keys in draft.keys.items()
-    }
-    charge(draft.scope, costs, now=draft.now)
-    heads, references, unnamed = lock_chains(draft, initial_slack=_initial_slack())
-    if len(references) < len(draft.all_keys):  # a connection was erased, which takes no names
-        raise ChangedDuringReadError
-    used_up = _insert(draft, heads, references, unnamed=unnamed)
-    if used_up is None:
-        raise ChangedDuringReadError
-    if used_up:
-        check_tripwires(draft.scope, used_up, now=draft.now)
-    if any(grant.single_use for grant in draft.scope.grants):
-        disclosing = (chain for chain, items in draft.chains.items() if _discloses(items))
-        use_once(draft.scope, disclosing, now=draft.now)
-
-
-@contextlib.contextmanager
-def _exclusive(chains: Iterable[str]) -> Iterator[bool]:
-    """Yield whether this thread alone records for these chains, in this process."""
-    with contextlib.ExitStack() as held:
-        for number in sorted({hash(chain) % len(_chain_locks) for chain in chains}):
-            lock = _chain_locks[number]
-            if not lock.acquire(timeout=CHAIN_LOCK_SECONDS):
-                yield False
-                return
-            held.callback(lock.release)
-        yield True
-
-
-def _insert(
-    draft: AnswerDraft,
-    heads: Sequence[ChainHead],
-    references: Mapping[RecordKey, RecordReference],
-    *,
-    unnamed: Sequence[RecordKey] = (),
-    slack_needed: int = 0,
-) -> list[tuple[str, str]] | None:
-    """Insert the entries and return the (grant, stream) pairs that the tripwire must count.
-
-    Returns None, and has written nothing, if something has changed since it was read.
+    A record that was erased meanwhile gets a digest that nothing links to it. At most three queries.
     """
-    owner_id = draft.scope.owner_id
-    entries = [draft.entry(head, references) for head in heads]
-    new_heads = [
-        ChainHead(entry.chain, entry.seq, entry.digest(head.digest))
-        for entry, head in zip(entries, heads, strict=True)
-    ]
-    ends = [
-        (new.chain, str(new.seq), draft.now, old.digest, new.digest, seal(new))
-        for old, new in zip(heads, new_heads, strict=True)
-    ]
-    rows = [
-        (*_row(entry), old.digest, new.digest)
-        for entry, old, new in zip(entries, heads, new_heads, strict=True)
-    ]
-    move = _move_chains(draft, references, unnamed, ends, slack_needed)
-    add = ADD_ENTRIES.format(entries=_placeholders(ENTRY_TYPES, rows))
-    moved, _ = fetch_together(move, SQL(add, (*chain.from_iterable(rows), owner_id)))
-    (is_unchanged, *_), *used_up = moved
-    if not is_unchanged:
-        return None
-    _remember(new_heads, references, owner_id)
-    return [(grant_id, stream) for _, grant_id, stream in used_up]
+    if not keys:
+        return {}
+    found = _find(owner_id, keys)
+    if missing := [key for key in keys if key not in found]:
+        nonces = [secrets.token_bytes(NONCE_BYTES) for _ in missing]
+        new = [record_digest(nonce, key) for nonce, key in zip(nonces, missing, strict=True)]
+        found |= _by_key(add_digests(missing, nonces, new))
+    if missing := [key for key in keys if key not in found]:  # another answer was first
+        found |= _find(owner_id, missing)
+    return {key: found.get(key) or secrets.token_bytes(DIGEST_BYTES) for key in keys}
 
 
-def _move_chains(
-    draft: AnswerDraft,
-    references: Mapping[RecordKey, RecordReference],
-    unnamed: Sequence[RecordKey],
-    ends: Sequence[tuple[Any, ...]],
-    slack_needed: int,
-) -> SQL:
-    """Return the statement that moves the chains to new ends, with its values."""
+def _find(owner_id: str, keys: Sequence[RecordKey]) -> dict[RecordKey, bytes]:
+    return _by_key(fetch_prepared(SQL(FIND_DIGESTS, (*_columns(keys), owner_id))))
+
+
+def _by_key(rows: Iterable[tuple[Any, ...]]) -> dict[RecordKey, bytes]:
+    return {row[:3]: bytes(row[3]) for row in rows}
+
+
+def _columns(keys: Sequence[RecordKey]) -> list[str]:
+    return [text_array(key[column] for key in keys) for column in range(3)]
+
+
+def _insert(owner_id: str, entries: Sequence[LedgerEntry]) -> SQL:
     # Integers as text, because the driver would prepare a statement for each of their sizes.
-    owner_id = draft.scope.owner_id
-    shown: list[tuple[str | None, ...]] = [
-        (grant_id, stream, str(records)) for grant_id, stream, records in draft.shown
-    ] or [(None, None, "0")]
-    grants = 0 if draft.is_owners else len(ends)
-    connection_ids = () if draft.is_owners else draft.connection_ids
-    pseudonyms = text_array(reference.pseudonym.hex for reference in references.values())
-    not_erased = SQL("")
-    if unnamed:
-        not_erased = SQL("AND NOT EXISTS (") + find_erased(unnamed) + SQL(")")
-    values = (
-        *chain.from_iterable(ends), *chain.from_iterable(shown),
-        owner_id, str(len(ends)), owner_id, str(grants),
-        owner_id, text_array(connection_ids), str(len(connection_ids)),
-        owner_id, pseudonyms, text_array(draft.connection_ids), str(len(references)),
-        owner_id, draft.scope.token_id, owner_id, str(slack_needed),
-        *not_erased.values, owner_id, owner_id,
-    )  # fmt: skip
-    move = MOVE_CHAINS.format(
-        entries=_placeholders(HEAD_TYPES, ends),
-        shown=_placeholders(SHOWN_TYPES, shown),
-        not_erased=not_erased.text,
+    rows = [
+        (
+            owner_id, each.entry_id, each.chain, each.at, each.client_id, each.token_id,
+            each.request_id, each.route, each.covered, str(each.record_count),
+            None if each.counted is None else str(each.counted), str(each.size_bytes),
+            bytes_array(each.record_digests), each.seal(),
+        )
+        for each in entries
+    ]  # fmt: skip
+    text = ADD_ENTRIES.format(rows=", ".join([PLACEHOLDERS] * len(rows)))
+    return SQL(text, tuple(chain.from_iterable(rows)))
+
+
+def _count_down(owner_id: str, chains: dict[str, list[DisclosedItem]]) -> list[SQL]:
+    """Return the statement that counts the records of each grant and stream, if there are any."""
+    shown = Counter(
+        (grant_id, stream)
+        for grant_id, items in chains.items()
+        for _, stream, _ in record_keys(items)
     )
-    return SQL(move, values)
-
-
-def _placeholders(types: Mapping[str, str], rows: Sequence[object]) -> str:
-    row = "(" + ", ".join(f"%s::{kind}" for kind in types.values()) + ")"
-    return ", ".join([row] * len(rows))
-
-
-def _row(entry: LedgerEntry) -> tuple[Any, ...]:
-    return (
-        entry.chain, str(entry.seq), entry.at, entry.client_id, entry.token_id, entry.request_id,
-        entry.route, entry.covered, str(entry.record_count), str(entry.size_bytes),
-        text_array(pseudonym.hex for pseudonym in entry.pseudonyms),
-        text_array(f"\\x{digest.hex()}" for digest in entry.record_digests),
-    )  # fmt: skip
-
-
-def _remember(
-    heads: Iterable[ChainHead], references: Mapping[RecordKey, RecordReference], owner_id: str
-) -> None:
-    for known in (_heads, _references):
-        if len(known) > MAX_KNOWN:
-            known.clear()
-    _heads.update({head.chain: head for head in heads})
-    _references.update({(owner_id, key): each for key, each in references.items()})
+    if not shown:
+        return []
+    slack, streams = str(_initial_slack()), sorted(shown)
+    columns = [text_array(each[column] for each in streams) for column in range(2)]
+    records = text_array(str(shown[each]) for each in streams)
+    return [SQL(COUNT_DOWN, (owner_id, slack, *columns, records, slack))]
 
 
 def _initial_slack() -> int:
@@ -303,8 +169,3 @@ def _initial_slack() -> int:
     share: int = settings.PDPP_TRIPWIRE_SHARE
     records: int = settings.PDPP_TRIPWIRE_RECORDS
     return max(1, share * records // 100) if share else UNWATCHED_SLACK
-
-
-def _discloses(items: Iterable[DisclosedItem]) -> bool:
-    """Return whether a record or a value was shown, and not only the names of streams."""
-    return any(item.record_key is not None or item.fields for item in items)

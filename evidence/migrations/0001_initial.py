@@ -7,7 +7,6 @@ by statements, and Django is told the state. Triggers freeze what is written onc
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
-from django.contrib.postgres.functions import RandomUUID
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import migrations
@@ -35,6 +34,7 @@ from django.db.models import (
 from django.db.models.functions import Lower
 
 from evidence.migrations import (
+    KEY,
     OwnerFirst,
     belongs,
     composite,
@@ -154,8 +154,13 @@ CREATE FUNCTION evidence_ledger_is_added_to() RETURNS trigger LANGUAGE plpgsql A
 BEGIN
     RAISE EXCEPTION 'the ledger is added to and never changed' USING ERRCODE = 'restrict_violation';
 END $$;
-CREATE TRIGGER evidence_disclosure_added_only BEFORE UPDATE OR DELETE
+CREATE TRIGGER evidence_disclosure_added_only BEFORE DELETE
     ON evidence_disclosure FOR EACH STATEMENT EXECUTE FUNCTION evidence_ledger_is_added_to();
+-- An entry gets its number and its digest once.
+CREATE TRIGGER evidence_disclosure_numbered_once BEFORE UPDATE ON evidence_disclosure
+    FOR EACH ROW WHEN (OLD.seq IS NOT NULL OR NEW.seq IS NULL OR NEW.digest IS NULL
+        OR to_jsonb(OLD) - 'seq' - 'digest' <> to_jsonb(NEW) - 'seq' - 'digest')
+    EXECUTE FUNCTION evidence_ledger_is_added_to();
 CREATE TRIGGER evidence_checkpoint_added_only BEFORE UPDATE OR DELETE
     ON evidence_checkpoint FOR EACH STATEMENT EXECUTE FUNCTION evidence_ledger_is_added_to();
 """
@@ -780,19 +785,10 @@ class Migration(migrations.Migration):
             ],
         ),
         table(
-            "Chain",
-            owned(),
-            ("chain", text_key()),
-            ("seq", BigIntegerField(default=0)),
-            ("digest", BinaryField()),
-            ("seal", BinaryField()),
-        ),
-        table(
             "Disclosure",
             owned(),
-            ("pk", composite("owner_id", "chain", "seq")),
+            ("entry_id", UUIDField(**KEY)),
             ("chain", TextField(db_collation="C")),
-            ("seq", BigIntegerField()),
             ("at", DateTimeField()),
             ("client_id", TextField()),
             ("token_id", TextField()),
@@ -800,33 +796,43 @@ class Migration(migrations.Migration):
             ("route", TextField()),
             ("covered", TextField()),
             ("record_count", IntegerField()),
+            ("counted", BigIntegerField(null=True)),
             ("size_bytes", BigIntegerField()),
-            ("pseudonyms", ArrayField(UUIDField())),
             ("record_digests", ArrayField(BinaryField())),
-            ("previous", BinaryField()),
-            ("digest", BinaryField()),
+            ("seal", BinaryField()),
+            ("seq", BigIntegerField(null=True)),
+            ("digest", BinaryField(null=True)),
+            constraints=[
+                UniqueConstraint(fields=("owner", "chain", "seq"), name="disclosure_once_a_number")
+            ],
             indexes=[
                 Index(fields=["owner", "at"], name="disclosure_at"),
                 Index(fields=["owner", "client_id", "at"], name="disclosure_to_client"),
-                GinIndex(fields=["pseudonyms"], name="disclosure_of_record"),
+                Index(
+                    condition=Q(("seq__isnull", True)),
+                    fields=["owner", "chain"],
+                    name="disclosure_unsigned",
+                ),
+                GinIndex(fields=["record_digests"], name="disclosure_of_record"),
             ],
         ),
         table(
-            "Pseudonym",
+            "DisclosedRecord",
             owned(),
             ("pk", composite("owner_id", "connection_id", "stream", "record_key")),
             ("connection_id", TextField(db_collation="C")),
             ("stream", TextField(db_collation="C")),
             ("record_key", TextField(db_collation="C")),
-            ("pseudonym", UUIDField()),
-            ("nonce", UUIDField(db_default=RandomUUID())),
-            indexes=[Index(fields=["owner", "pseudonym"], name="pseudonym_of")],
+            ("nonce", BinaryField()),
+            ("digest", BinaryField()),
+            indexes=[Index(fields=["owner", "digest"], name="record_of_digest")],
         ),
         table(
             "Checkpoint",
             ("id", row_id()),
             owned(),
             ("at", DateTimeField()),
+            ("size", BigIntegerField()),
             ("heads", TextField()),
             ("note", TextField()),
         ),
@@ -997,7 +1003,7 @@ class Migration(migrations.Migration):
             "Suppression",
             "Blob",
             "BlobChunk",
-            "Pseudonym",
+            "DisclosedRecord",
             "Disclosure",
         ),
     ]

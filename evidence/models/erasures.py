@@ -6,15 +6,6 @@ from typing_extensions import override
 from evidence.models.connections import Connection
 from evidence.models.owners import Owned, OwnedKey
 
-CONNECTION_ERASURE_LOCK = "hashtextextended(connection_id, 2026)"
-"""SQL key of a connection's advisory lock: exclusive for erasure, shared for ledger entries."""
-
-SHARE_ERASURE_LOCK = f"SELECT pg_advisory_xact_lock_shared({CONNECTION_ERASURE_LOCK})"
-"""Prevent erasure between reading a record and writing its ledger entry.
-
-Add a FROM clause over some ``connection_id``.
-"""
-
 
 class Erasure(Owned):
     """An erasure order, which becomes a receipt once ``finished_at`` is set.

@@ -1,12 +1,10 @@
-"""Ledger chains, disclosures, pseudonyms and checkpoints; rows are append-only (design, section 8).
+"""Disclosures, the records that they showed, and checkpoints; rows are only added (design, section 8).
 
-Each grant has a chain, and so has the owner (``own:`` and the owner's id). Rows name records by
-random pseudonyms and keyed digests. Erasing a record deletes only the row that links it to its
-pseudonym and has the key of its digests.
+Each grant has a chain of disclosures, and so has the owner (``own:`` and the owner's id). A disclosure
+names records by keyed digests. Erasing a record deletes only the row that has the key of its digest.
 """
 
 from django.contrib.postgres.fields import ArrayField
-from django.contrib.postgres.functions import RandomUUID
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from typing_extensions import override
@@ -14,32 +12,21 @@ from typing_extensions import override
 from evidence.models.owners import Owned
 
 
-class Chain(Owned):
-    """The head of one chain: its latest number and hash, sealed with a key outside the database."""
-
-    chain = models.TextField(primary_key=True, db_collation="C")
-    seq = models.BigIntegerField(default=0)
-    digest = models.BinaryField()
-    seal = models.BinaryField()
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.chain}#{self.seq}"
-
-
 class Disclosure(Owned):
-    """One response, as far as it concerns one chain.
+    """One answer, as far as it concerns one chain; an entry of the ledger.
 
     ``covered`` is JSON text of the disclosed fields and the number of records, if there are any:
     ``[[connection_id, stream, [field, …], records], …]``.
-    ``size_bytes`` is the size of the response as UTF-8 JSON, or the number of blob bytes sent.
-    ``record_digests`` has one digest per record, in the order of ``pseudonyms``.
-    ``digest`` is SHA-256 over ``previous`` and every other column.
+    ``counted`` is the number of records behind a number that the answer shows, such as a sum.
+    ``size_bytes`` is the size of the answer as UTF-8 JSON, or the number of blob bytes sent.
+    ``record_digests`` has the digest of each record (``DisclosedRecord``).
+    ``seal`` is an HMAC of the columns before it, under a key that the database does not have.
+    ``seq`` and ``digest`` are set once, by the job that signs: the number of the entry in its chain,
+    and SHA-256 over the digest of the entry before it and every other column.
     """
 
-    pk = models.CompositePrimaryKey("owner_id", "chain", "seq")
+    entry_id = models.UUIDField(primary_key=True)
     chain = models.TextField(db_collation="C")
-    seq = models.BigIntegerField()
     at = models.DateTimeField()
     client_id = models.TextField()
     token_id = models.TextField()
@@ -47,55 +34,67 @@ class Disclosure(Owned):
     route = models.TextField()
     covered = models.TextField()
     record_count = models.IntegerField()
+    counted = models.BigIntegerField(null=True)
     size_bytes = models.BigIntegerField()
-    pseudonyms = ArrayField(models.UUIDField())
     record_digests = ArrayField(models.BinaryField())
-    previous = models.BinaryField()
-    digest = models.BinaryField()
+    seal = models.BinaryField()
+    seq = models.BigIntegerField(null=True)
+    digest = models.BinaryField(null=True)
 
     class Meta(Owned.Meta):
+        constraints = [
+            models.UniqueConstraint(
+                fields=["owner", "chain", "seq"], name="disclosure_once_a_number"
+            )
+        ]
         indexes = [
             models.Index(fields=["owner", "at"], name="disclosure_at"),
             models.Index(fields=["owner", "client_id", "at"], name="disclosure_to_client"),
-            GinIndex(fields=["pseudonyms"], name="disclosure_of_record"),
+            models.Index(
+                fields=["owner", "chain"],
+                name="disclosure_unsigned",
+                condition=models.Q(seq__isnull=True),
+            ),
+            GinIndex(fields=["record_digests"], name="disclosure_of_record"),
         ]
 
     @override
     def __str__(self) -> str:
-        return f"{self.chain}#{self.seq}"
+        return f"{self.chain} at {self.at}"
 
 
-class Pseudonym(Owned):
-    """The random name of a record in the ledger.
+class DisclosedRecord(Owned):
+    """A record that some disclosure showed, and the nonce of its digest.
 
-    ``nonce`` is the key of the record's digests in the ledger. Only this row has it, so nobody can
-    test a guess against a digest after the row is deleted.
+    ``digest`` is an HMAC of the connection id, the stream and the key under ``nonce``. Only this row
+    has the nonce, so nobody can test a guess against a digest after the row is deleted.
     """
 
     pk = models.CompositePrimaryKey("owner_id", "connection_id", "stream", "record_key")
     connection_id = models.TextField(db_collation="C")
     stream = models.TextField(db_collation="C")
     record_key = models.TextField(db_collation="C")
-    pseudonym = models.UUIDField()
-    nonce = models.UUIDField(db_default=RandomUUID())
+    nonce = models.BinaryField()
+    digest = models.BinaryField()
 
     class Meta(Owned.Meta):
-        indexes = [models.Index(fields=["owner", "pseudonym"], name="pseudonym_of")]
+        indexes = [models.Index(fields=["owner", "digest"], name="record_of_digest")]
 
     @override
     def __str__(self) -> str:
-        return str(self.pseudonym)
+        return bytes(self.digest).hex()
 
 
 class Checkpoint(Owned):
-    """All chain heads at one time, signed together.
+    """The last entries of all chains at one time, signed together.
 
     ``note`` is a signed note as in transparency logs: origin, size, root hash and a signature that
     the public key verifies. ``heads`` is the root's input as JSON text:
-    ``[[chain, seq, digest in hex], …]``.
+    ``[[chain, seq, digest in hex], …]``. ``size`` is the number of entries.
     """
 
     at = models.DateTimeField()
+    size = models.BigIntegerField()
     heads = models.TextField()
     note = models.TextField()
 

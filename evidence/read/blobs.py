@@ -45,7 +45,8 @@ def get(gate: Gate, blob_id: str, *, connection_id: str | None) -> VisibleBlob:
             *(
                 (blob.connection.connection_id, blob.visible.stream.name, blob.record_key)
                 for blob in blobs
-            )
+            ),
+            fields=[BLOB_REFERENCE],
         )
     return blobs[0]
 
@@ -82,5 +83,7 @@ def parse_range(blob: VisibleBlob, header: str | None) -> ByteRange | None:
         if last and int(last) < start:
             return None
     if start >= end:
-        raise RangeNotSatisfiable(message=f"The blob has {blob.size_bytes} bytes.", param="Range")
+        error = RangeNotSatisfiable(message=f"The blob has {blob.size_bytes} bytes.", param="Range")
+        place = (blob.connection.connection_id, blob.visible.stream.name, blob.record_key)
+        raise error.disclosing(place, fields=[BLOB_REFERENCE])
     return ByteRange(start, end)

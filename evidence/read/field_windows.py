@@ -176,10 +176,11 @@ def _load_slice(
     piece = _require_single(
         visible,
         record_key,
+        field,
         field_slices(visible, record_key, field, below=below, start=start, length=length),
     )
     if piece.json_type == "array" and field.lexical and not below:
-        raw = _require_single(visible, record_key, field_slices(visible, record_key, field))
+        raw = _require_single(visible, record_key, field, field_slices(visible, record_key, field))
         text = field_text(orjson.loads(raw.text))
         return replace(raw, text=text, total_chars=len(text), size_bytes=len(text.encode()))
     return piece
@@ -203,7 +204,8 @@ def _find_query(
                 param="occurrence",
                 next_step=f"Pass an occurrence from 1 to {count}.",
             )
-        raise error.disclosing((piece.connection_id, visible.stream.name, record_key))
+        place = (piece.connection_id, visible.stream.name, record_key)
+        raise error.disclosing(place, fields=[request.field])
     return match
 
 
@@ -253,7 +255,7 @@ def _make_window(
 
 
 def _require_single(
-    visible: VisibleRecords, record_key: str, pieces: list[FieldSlice]
+    visible: VisibleRecords, record_key: str, field: Field, pieces: list[FieldSlice]
 ) -> FieldSlice:
     if not pieces:
         raise NotFound(next_step="Search, or list the stream, to find ids.")
@@ -261,5 +263,6 @@ def _require_single(
         raise ambiguous_record(visible, record_key, [piece.connection_id for piece in pieces])
     if pieces[0].json_type is None:
         error = FieldNotFound(param="field", next_step="Read the record to see its fields.")
-        raise error.disclosing((pieces[0].connection_id, visible.stream.name, record_key))
+        place = (pieces[0].connection_id, visible.stream.name, record_key)
+        raise error.disclosing(place, fields=[field.name])
     return pieces[0]

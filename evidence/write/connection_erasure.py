@@ -13,7 +13,7 @@ from evidence.models.connections import Connection, EmbeddedStream
 from evidence.models.owners import Owner, current_owner
 from evidence.models.sources import Source, SourceDeclaration
 from evidence.write import app_data, vector_table
-from evidence.write.locks import lock_for_erasure
+from evidence.write.locks import lock_connection
 
 # In foreign key order. Every table has a connection_id, the only partition key in use, so a ctid is
 # unique among the rows of one connection.
@@ -25,7 +25,7 @@ TABLES: Mapping[str, str] = {
     "evidence_recordchange": "history entries",
     "evidence_record": "records",
     "evidence_suppression": "entries of the list of erased records",
-    "evidence_pseudonym": "names in the ledger",
+    "evidence_disclosedrecord": "names in the ledger",
     "evidence_retention": "retention periods",
     "evidence_streamstate": "stream counters",
     "evidence_watchedstream": "followed streams",
@@ -140,5 +140,5 @@ def delete_owner_data(owner_id: str) -> Counter[str]:
 
 
 def _revoke(connection_id: str) -> None:
-    lock_for_erasure(connection_id)
+    lock_connection(connection_id)
     Connection.unscoped.filter(connection_id=connection_id).update(status=Connection.Status.REVOKED)

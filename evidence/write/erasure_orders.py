@@ -97,7 +97,7 @@ def list_receipts(owner_id: str, *, most: int) -> list[Erasure]:
 PAST_KEYS = """
 SELECT DISTINCT x.record_key FROM (
     SELECT owner_id, connection_id, stream, record_key FROM evidence_recordchange
-    UNION ALL SELECT owner_id, connection_id, stream, record_key FROM evidence_pseudonym
+    UNION ALL SELECT owner_id, connection_id, stream, record_key FROM evidence_disclosedrecord
     UNION ALL SELECT owner_id, connection_id, stream, record_key FROM evidence_blob
 ) x
 WHERE x.owner_id = %(owner_id)s AND x.connection_id = %(connection_id)s AND x.stream = %(stream)s AND x.record_key > %(after)s
@@ -187,7 +187,7 @@ def _all_text(state: object) -> str:
 
 STREAM_TABLES = (
     "evidence_record", "evidence_blob", "evidence_passage", "evidence_searchtext",
-    "evidence_recordchange", "evidence_pseudonym",
+    "evidence_recordchange", "evidence_disclosedrecord",
 )  # fmt: skip
 
 

@@ -1,8 +1,7 @@
 """Lock connections for writing, and number their changes.
 
 Every writer of personal rows locks its connections first, in id order, and shares their sources so
-that no declaration changes. Readers never wait for writers; only the first disclosure of a record
-waits for an erasure in its connection.
+that no declaration changes. Readers never wait for writers.
 """
 
 from collections.abc import Iterable
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 from django.db import connection
 
 from evidence.errors import ConnectionNotFound
-from evidence.models.erasures import CONNECTION_ERASURE_LOCK
 from evidence.models.owners import current_owner
 
 LOCK_CONNECTIONS = """
@@ -24,9 +22,6 @@ FOR KEY SHARE OF s FOR UPDATE OF c
 HAS_SUPPRESSIONS = """
 (SELECT connection_id FROM evidence_suppression WHERE owner_id = %s AND connection_id = %s LIMIT 1)
 """
-LOCK_ERASURE = f"""
-SELECT pg_advisory_xact_lock({CONNECTION_ERASURE_LOCK}) FROM unnest(ARRAY[%s]) AS n(connection_id)
-"""  # noqa: S608 - a constant
 
 
 @dataclass(slots=True)
@@ -64,14 +59,6 @@ def lock_connection(connection_id: str) -> LockedConnection:
     locked = lock_connections([connection_id]).get(connection_id)
     if locked is None:
         raise ConnectionNotFound(message="No connection has this id.", param="connection_id")
-    return locked
-
-
-def lock_for_erasure(connection_id: str) -> LockedConnection:
-    """Lock one connection, and wait for ledger entries being written. Raises ConnectionNotFound."""
-    locked = lock_connection(connection_id)
-    with connection.cursor() as cursor:
-        cursor.execute(LOCK_ERASURE, [connection_id])
     return locked
 
 

@@ -17,14 +17,16 @@ from evidence.models.sources import load_declarations
 from evidence.write import rows, vector_table
 from evidence.write.change_set import ChangeSet
 from evidence.write.connection_erasure import delete_connection, delete_some_rows
-from evidence.write.locks import LockedConnection, lock_for_erasure
+from evidence.write.locks import LockedConnection, lock_connection
 from evidence.write.rows import RecordId
 from evidence.write.suppression import suppress_keys, suppress_twins
 
 BATCH_SIZE = 200
 
-# Ledger entries remain, but nothing links their pseudonyms to the record any more.
-DELETE_PSEUDONYMS = "DELETE FROM evidence_pseudonym"
+# Ledger entries remain, but nothing links their digests to the record any more.
+DELETE_LINKS = "DELETE FROM evidence_disclosedrecord"
+# Wait for answers that show one of the records for the first time, so that their entries are seen.
+LOCK_RECORDS = "SELECT FROM evidence_record"
 DELETE_CHANGES = "DELETE FROM evidence_recordchange"
 
 # With the secret, a hash confirms guesses of an erased value, and the name of an undeclared field is
@@ -38,9 +40,9 @@ UPDATE evidence_recordchange SET before = coalesce((
 BY_KEYS = " WHERE owner_id = %s AND connection_id = %s AND stream = %s AND record_key = ANY(%s)"
 # Only records that a client has seen need a tombstone. Token ``signed-in`` is the owner's own pages.
 HAS_TRACES = f"""
-SELECT p.record_key FROM evidence_pseudonym p {BY_KEYS} AND EXISTS (
+SELECT r.record_key FROM evidence_disclosedrecord r {BY_KEYS} AND EXISTS (
     SELECT FROM evidence_disclosure d
-    WHERE d.owner_id = p.owner_id AND d.pseudonyms @> ARRAY[p.pseudonym] AND d.token_id <> 'signed-in')
+    WHERE d.owner_id = r.owner_id AND d.record_digests @> ARRAY[r.digest] AND d.token_id <> 'signed-in')
 UNION SELECT record_key FROM evidence_recordchange {BY_KEYS} AND kind = 'd'
 """  # noqa: S608 - a constant
 COUNT_ROWS = {
@@ -68,7 +70,7 @@ def delete_record(
     """
     ref = RecordId(connection_id, stream, record_key)
     with transaction.atomic():
-        locked = lock_for_erasure(connection_id)
+        locked = lock_connection(connection_id)
         existed = bool(_delete(locked, [ref], suppress=suppress, now=now))
         if suppress:
             _clear_value_hashes(locked, stream, [record_key])
@@ -85,7 +87,7 @@ def delete_stream(connection_id: str, *, stream: str, now: datetime, suppress: b
     erased = 0
     while True:
         with transaction.atomic():
-            locked = lock_for_erasure(connection_id)
+            locked = lock_connection(connection_id)
             refs = rows.record_ids(connection_id, stream, limit=BATCH_SIZE)
             if not refs:
                 return erased
@@ -115,7 +117,8 @@ def erase_records(
     ``ConnectionNotFound``.
     """
     refs = [RecordId(connection_id, stream, key) for key in keys]
-    locked = lock_for_erasure(connection_id)
+    locked = lock_connection(connection_id)
+    _execute(LOCK_RECORDS, connection_id, stream, keys, condition=" FOR UPDATE")
     counts = ErasureCounts(_count_rows(connection_id, stream, keys))
     seen = _keys_with_traces(connection_id, stream, keys) if tombstones else set()
     existing = _delete(locked, refs, suppress=True, now=now, counts=counts)
@@ -152,9 +155,9 @@ def _delete(
     changes.save()
     for stream in {ref.stream for ref in refs}:
         keys = [ref.record_key for ref in refs if ref.stream == stream]
-        pseudonyms = _execute(DELETE_PSEUDONYMS, locked.connection_id, stream, keys)
+        links = _execute(DELETE_LINKS, locked.connection_id, stream, keys)
         if counts is not None:
-            counts.removed["names in the ledger"] += pseudonyms
+            counts.removed["names in the ledger"] += links
     return existing
 
 

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from evidence.ledger.disclosures import pseudonyms_of
+from evidence.ledger.disclosures import digest_of_record
 from evidence.ledger.proof import ledger_proof
 from evidence.ledger.readings import (
     DAY,
@@ -76,12 +76,12 @@ class ActivityForm(forms.Form):
         """Without a chosen app all apps; who has seen one record includes the owner."""
         chosen = self.cleaned_data
         client, connection, key = chosen["client"], chosen["connection"], chosen["key"]
-        seen = pseudonyms_of(connection, chosen["stream"], key) if key else None
+        digest = digest_of_record(connection, chosen["stream"], key) if key else None
         return ReadingFilter(
             client_id=("" if client == YOU else client) if client else None,
             only_apps=not client and not key,
             connection_id=None if key else connection or None,
-            pseudonyms=seen,
+            record_digest=(digest or b"") if key else None,
         )
 
     def days(self, where: ReadingFilter, *, now: datetime) -> tuple[datetime, datetime]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
-from uuid import UUID
 
 import orjson
 from django.http import Http404, HttpRequest, StreamingHttpResponse
@@ -14,11 +13,11 @@ from django.views.decorators.http import require_safe
 from evidence.ledger.disclosures import (
     DisclosureEntry,
     Disclosures,
-    PseudonymTarget,
+    NamedRecord,
     all_disclosures,
     disclosures_of_record,
+    named_records,
     read_disclosures,
-    resolve_pseudonyms,
 )
 from evidence.ledger.readings import DAY, midnight
 from evidence.models.owners import current_owner
@@ -33,7 +32,7 @@ COLUMNS = ("at", "client", "grant_id", "route", "request_id", "connection_id", "
 FORMULA_STARTS = "=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"
 """A cell that begins so runs as a formula in some spreadsheets, also after spaces."""
 
-Targets = Mapping[UUID, PseudonymTarget]
+Targets = Mapping[bytes, NamedRecord]
 
 
 @require_safe
@@ -77,7 +76,7 @@ def _entries(rows: Disclosures) -> Iterator[tuple[DisclosureEntry, Targets]]:
     """Yield each answer with its records that are not erased. One query per BATCH_SIZE answers."""
     entries = read_disclosures(rows)
     while batch := list(islice(entries, BATCH_SIZE)):
-        targets = resolve_pseudonyms([each for entry in batch for each in entry.pseudonyms])
+        targets = named_records([each for entry in batch for each in entry.record_digests])
         yield from ((entry, targets) for entry in batch)
 
 
@@ -101,13 +100,13 @@ def _cells(entry: DisclosureEntry, targets: Targets, names: Names) -> Iterator[S
     fields = {(each.connection_id, each.stream): " ".join(each.fields) for each in entry.covered}
     head = [_utc(entry.at), names.client(entry.client_id), entry.grant_id or "", entry.route,
             entry.request_id]  # fmt: skip
-    for pseudonym in entry.pseudonyms:
-        if (record := targets.get(pseudonym)) is None:
+    for digest in entry.record_digests:
+        if (record := targets.get(digest)) is None:
             yield [*head, "", "", ERASED, ""]
             continue
         place = (record.connection_id, record.stream)
         yield [*head, *place, record.record_key, fields.get(place, "")]
-    if not entry.pseudonyms:
+    if not entry.record_digests:
         for place, shown in fields.items() or [(("", ""), "")]:
             yield [*head, *place, "", shown]
 
@@ -125,7 +124,7 @@ def _json(rows: Disclosures, names: Names) -> Iterator[bytes]:
 
 
 def _entry_body(entry: DisclosureEntry, targets: Targets, names: Names) -> dict[str, Any]:
-    records = [targets[each] for each in entry.pseudonyms if each in targets]
+    records = [targets[each] for each in entry.record_digests if each in targets]
     return {
         "at": _utc(entry.at),
         "client": names.client(entry.client_id),

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
-from uuid import UUID
 
 from django.core.paginator import Page, Paginator
 from django.db import transaction
@@ -20,8 +19,8 @@ from evidence.errors import ApiException
 from evidence.ledger.disclosures import (
     DisclosureEntry,
     disclosures_between,
+    named_records,
     read_disclosures,
-    resolve_pseudonyms,
 )
 from evidence.models.owners import current_owner
 from owner.activity.reading_text import Names, activity_url
@@ -56,8 +55,8 @@ def reading_page(request: HttpRequest) -> HttpResponse:
     since, until = _time(request, "since"), _time(request, "until")
     rows = disclosures_between(current_owner(), client_id=client_id, since=since, until=until)
     entries = list(read_disclosures(rows[:MAX_ROWS]))
-    pseudonyms = list(dict.fromkeys(each for entry in entries for each in entry.pseudonyms))
-    found: Page[UUID] = Paginator(pseudonyms, A_PAGE).get_page(request.GET.get("page"))
+    digests = list(dict.fromkeys(each for entry in entries for each in entry.record_digests))
+    found: Page[bytes] = Paginator(digests, A_PAGE).get_page(request.GET.get("page"))
     gate = Gate(owner_scope(current_owner()))
     with transaction.atomic():
         records, gone = _records(gate, list(found.object_list))
@@ -88,12 +87,12 @@ def _time(request: HttpRequest, name: str) -> datetime:
     return moment
 
 
-def _records(gate: Gate, pseudonyms: Sequence[UUID]) -> tuple[list[RecordSummary], int]:
-    """Return the records behind pseudonyms in their order, and the number of those that are gone.
+def _records(gate: Gate, digests: Sequence[bytes]) -> tuple[list[RecordSummary], int]:
+    """Return the records of digests in their order, and the number of those that are gone.
 
     One query, and one per connection and stream.
     """
-    targets = resolve_pseudonyms(pseudonyms)
+    targets = named_records(digests)
     keys: Mapping[tuple[str, str], list[str]] = defaultdict(list)
     for each in targets.values():
         keys[each.connection_id, each.stream].append(each.record_key)
@@ -107,11 +106,11 @@ def _records(gate: Gate, pseudonyms: Sequence[UUID]) -> tuple[list[RecordSummary
             found[connection_id, stream, summary.record.record_key] = summary
     ordered = [
         found.get((target.connection_id, target.stream, target.record_key))
-        for pseudonym in pseudonyms
-        if (target := targets.get(pseudonym)) is not None
+        for digest in digests
+        if (target := targets.get(digest)) is not None
     ]
     records = [summary for summary in ordered if summary is not None]
-    return records, len(pseudonyms) - len(records)
+    return records, len(digests) - len(records)
 
 
 def _line(entry: DisclosureEntry, names: Names) -> AnswerLine:

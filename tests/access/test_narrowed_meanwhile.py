@@ -13,6 +13,7 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import pause_client, resume_client, revoke_grant
 from evidence.access.quotas import set_quotas, set_tripwire_share
 from evidence.models.grants import Grant
+from evidence.models.ledger import Disclosure
 from evidence.models.owners import act_for
 from evidence.models.quotas import Alert
 from tests.api.test_limits import limit
@@ -130,13 +131,16 @@ def test_narrowing_waits_for_an_answer_being_charged(
     assert committed.get(LIST).status == 429
 
 
-def test_answer_that_narrowing_overtakes_is_read_again_under_the_new_grant(
+def test_answer_that_narrowing_overtakes_counts_for_the_old_grant(
     committed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = committed.grants["bob"][0].pk
     set_tripwire_share(old, 1)
     interrupt(monkeypatch, before=lambda: narrow_bobs(committed), after=nothing)
     monkeypatch.setattr("django.conf.settings.PDPP_TRIPWIRE_RECORDS", 1)
+    assert committed.get(LIST).status == 200
+    assert not Alert.unscoped.filter(grant_id=old).exists()
     answer = committed.get(LIST)
     assert (answer.status, set(answer.body["data"][0]["data"])) == (200, {"id", "subject"})
-    assert not Alert.unscoped.filter(grant_id=old).exists()
+    old_entry, new_entry = Disclosure.unscoped.order_by("at")
+    assert (old_entry.chain, new_entry.chain != old) == (old, True)

@@ -49,8 +49,7 @@ def grant_of(world: World) -> Grant:
 
 
 def test_first_disclosing_answer_opens_the_window(once: World) -> None:
-    assert once.get("/v1/schema", "otto").status == 200
-    assert once.get("/v1/search", "otto", q="nowhere").ids == []
+    assert once.get("/v1/schema", "otto", view="index").status == 200
     assert once.get(f"{LIST}/missing", "otto").status == 404
     assert grant_of(once).readable_until is None
 
@@ -60,6 +59,22 @@ def test_first_disclosing_answer_opens_the_window(once: World) -> None:
     assert until is not None
     remaining = until - timezone.now()
     assert timedelta(minutes=9) < remaining <= timedelta(minutes=10)
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/v1/search", {"q": "nowhere"}),
+        ("/v1/schema", {}),
+        ("/v1/streams/transactions/aggregate", {"metric": "count"}),
+        (LIST, {"filter__amount__gte": 10**9}),
+    ],
+)
+def test_an_answer_that_tells_something_without_a_record_opens_the_window(
+    once: World, path: str, query: dict[str, Any]
+) -> None:
+    assert once.get(path, "otto", **query).status == 200
+    assert grant_of(once).readable_until is not None
 
 
 def test_closed_grant_refuses_all_calls(once: World, monkeypatch: pytest.MonkeyPatch) -> None:

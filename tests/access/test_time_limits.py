@@ -8,7 +8,7 @@ import pytest
 from django.db import connection, connections, transaction
 from pytest_django.fixtures import Settings
 
-from evidence.access.sql import time_limited
+from evidence.access.sql import time_limited_transaction
 from tests.world import PERSONAL, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,7 +44,7 @@ def locked(table: str) -> Iterator[None]:
         holder.join()
 
 
-@pytest.mark.parametrize("table", ["evidence_record", "evidence_chain"])
+@pytest.mark.parametrize("table", ["evidence_record", "evidence_disclosure"])
 def test_slow_read_is_cancelled(committed: World, settings: Settings, table: str) -> None:
     settings.PDPP_STATEMENT_TIMEOUT = 1
     with locked(table):
@@ -66,10 +66,10 @@ def test_no_statement_starts_after_the_limit(committed: World, settings: Setting
 
 
 def test_limit_ends_with_its_transaction(committed: World) -> None:
-    with transaction.atomic(), time_limited(7):
+    with time_limited_transaction(7):
         assert statement_timeout() == "7s"
     assert statement_timeout() == "0"
-    with transaction.atomic(), time_limited(0):
+    with time_limited_transaction(0):
         assert statement_timeout() == "0"
 
 

@@ -280,7 +280,7 @@ def test_a_large_blob_passes_through_in_pieces(
     keep(files, ONE, "a2", "blb_2", bytes(size), media_type="application/zip")
     client = HttpClient(headers={"Authorization": f"Bearer {files.tokens['ruth']}"})
     # token, blob, where the pieces lie, each piece, nine of the ledger
-    with django_assert_num_queries(3 + 64 + 9):
+    with django_assert_num_queries(3 + 64 + 7):
         response = client.get("/v1/blobs/blb_2")
         tracemalloc.start()
         try:

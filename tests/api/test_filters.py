@@ -8,8 +8,8 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from evidence.ledger.disclosures import (
     disclosures_to_clients,
+    named_records,
     read_disclosures,
-    resolve_pseudonyms,
 )
 from evidence.models.connections import Connection
 from tests.world import BANK, BOBS_FIELDS, CHAT, PERSONAL, WORK, World, mail
@@ -187,7 +187,7 @@ def test_schema_names_the_sortable_fields(world: World) -> None:
 
 def named(world: World) -> set[str]:
     row = next(iter(read_disclosures(disclosures_to_clients(world.packages["dora"].client_id))))
-    return {each.record_key for each in resolve_pseudonyms(row.pseudonyms).values()}
+    return {each.record_key for each in named_records(row.record_digests).values()}
 
 
 @pytest.mark.parametrize(

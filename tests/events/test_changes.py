@@ -322,7 +322,7 @@ def test_delivery_is_recorded_in_ledger_before_sending(
 
     assert counted == [1]
     [row] = rows
-    assert (row.record_count, row.token_id[:4], row.pseudonyms) == (0, "sub_", [])
+    assert (row.record_count, row.token_id[:4], row.record_digests) == (0, "sub_", [])
     assert f'["{PERSONAL}","messages",[]]' in row.covered
 
 

@@ -11,8 +11,8 @@ from evidence.access.quotas import set_quotas
 from evidence.ledger.disclosures import (
     DisclosureEntry,
     disclosures_to_clients,
+    named_records,
     read_disclosures,
-    resolve_pseudonyms,
 )
 from evidence.ledger.verification import verify
 from evidence.models.grants import Grant
@@ -52,8 +52,7 @@ def last_row(world: World, who: str = "bob") -> DisclosureEntry:
 
 def keys(row: DisclosureEntry) -> list[tuple[str, str]]:
     return sorted(
-        (each.connection_id, each.record_key)
-        for each in resolve_pseudonyms(row.pseudonyms).values()
+        (each.connection_id, each.record_key) for each in named_records(row.record_digests).values()
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from evidence.ledger.checkpoints import create_checkpoint
+from evidence.ledger.checkpoints import sign_entries
 from evidence.models.ledger import Checkpoint
 from operations import background_jobs
 from operations.notifications.delivery import monthly_digest
@@ -17,14 +17,14 @@ from tests.ledger.test_whole_or_not import LIST, tamper
 from tests.owners import OWNER_ID
 from tests.world import NOW, World
 
-TABLES = ("disclosure", "chain", "checkpoint", "pseudonym")
+TABLES = ("disclosure", "checkpoint", "disclosedrecord")
 
 
 @pytest.fixture
 def kept(world: World) -> World:
     for _ in range(3):
         world.get(LIST)
-    assert create_checkpoint(world.owner_id, now=NOW) is not None
+    assert sign_entries(world.owner_id, now=NOW) is not None
     return world
 
 
@@ -73,7 +73,7 @@ def test_missing_and_different_rows_are_named_with_their_digests(
     export(path)
     rows = [each for each in map(json.loads, path.read_text().splitlines()) if "seq" in each]
     tamper("DELETE FROM evidence_disclosure WHERE seq = 2")
-    tamper("UPDATE evidence_disclosure SET digest = previous WHERE seq = 3")
+    tamper("UPDATE evidence_disclosure SET digest = '' WHERE seq = 3")
 
     text, _ = verify_against(path)
 
@@ -86,7 +86,7 @@ def test_links_deleted_alone_are_a_fault_without_receipts_and_a_warning_with_the
 ) -> None:
     path = tmp_path / "ledger.jsonl"
     export(path, "--heads")
-    tamper("DELETE FROM evidence_pseudonym")
+    tamper("DELETE FROM evidence_disclosedrecord")
 
     text, failure = verify_against(path)
     assert "receipts of erasures explain 0" in text

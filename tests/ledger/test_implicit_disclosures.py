@@ -7,8 +7,8 @@ from evidence.ledger.disclosures import (
     DisclosureEntry,
     disclosures_to_clients,
     disclosures_to_owner,
+    named_records,
     read_disclosures,
-    resolve_pseudonyms,
 )
 from evidence.write.blobs import put_blob
 from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World
@@ -24,7 +24,7 @@ def rows_of(world: World, who: str = "bob") -> list[DisclosureEntry]:
 
 
 def keys(row: DisclosureEntry) -> list[str]:
-    return sorted(each.record_key for each in resolve_pseudonyms(row.pseudonyms).values())
+    return sorted(each.record_key for each in named_records(row.record_digests).values())
 
 
 def covered(row: DisclosureEntry) -> list[tuple[str, str, tuple[str, ...]]]:

@@ -9,8 +9,8 @@ from evidence.access.quotas import set_quotas
 from evidence.ledger.disclosures import (
     DisclosureEntry,
     disclosures_to_clients,
+    named_records,
     read_disclosures,
-    resolve_pseudonyms,
 )
 from evidence.write.record_erasure import delete_record
 from tests.world import NOW, PERSONAL, World, mail
@@ -37,7 +37,7 @@ def last_row(world: World, who: str = "bob") -> DisclosureEntry:
 
 
 def keys(row: DisclosureEntry) -> list[str]:
-    return sorted(each.record_key for each in resolve_pseudonyms(row.pseudonyms).values())
+    return sorted(each.record_key for each in named_records(row.record_digests).values())
 
 
 @pytest.mark.parametrize("mode", ["lexical", "hybrid"])

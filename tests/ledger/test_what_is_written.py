@@ -7,15 +7,14 @@ import pytest
 from django.db import InterfaceError, OperationalError, connection
 
 from evidence.access.scope import TokenKind
-from evidence.api.base_views import GrantedView
-from evidence.api.envelopes import UnknownResponseType
+from evidence.api.base_views import GrantedView, UnrecordedAnswerError
 from evidence.ledger.disclosures import (
     DisclosureEntry,
     disclosures_of_record,
     disclosures_to_clients,
     disclosures_to_owner,
+    named_records,
     read_disclosures,
-    resolve_pseudonyms,
 )
 from evidence.write.blobs import put_blob
 from evidence.write.record_erasure import delete_record
@@ -35,7 +34,7 @@ def rows_of(world: World, who: str = "bob") -> list[DisclosureEntry]:
 def keys_in(row: DisclosureEntry) -> list[tuple[str, str, str]]:
     return sorted(
         (each.connection_id, each.stream, each.record_key)
-        for each in resolve_pseudonyms(row.pseudonyms).values()
+        for each in named_records(row.record_digests).values()
     )
 
 
@@ -154,10 +153,11 @@ def test_each_grant_of_a_package_has_its_own_row(world: World) -> None:
 def test_an_answer_without_a_record_counts_as_an_answer(world: World) -> None:
     assert world.get("/v1/search", q="nowhere").ids == []
     world.get("/v1/schema")
-    assert [(row.route, row.record_count, row.covered) for row in rows_of(world)] == [
-        ("rest schema", 0, ()),
-        ("rest search", 0, ()),
-    ]
+    schema, search = rows_of(world)
+    assert (schema.route, schema.record_count) == ("rest schema", 0)
+    assert (search.route, search.record_count) == ("rest search", 0)
+    searched = [(each.connection_id, each.stream, each.fields) for each in search.covered]
+    assert searched == [(PERSONAL, "messages", ()), (WORK, "messages", ())]
 
 
 def test_a_refusal_discloses_nothing(world: World) -> None:
@@ -196,14 +196,14 @@ def test_one_can_ask_who_saw_a_record_until_it_is_erased(world: World) -> None:
     [row] = rows_of(world)
     delete_record(PERSONAL, stream="messages", record_key="m1", suppress=True, now=NOW)
     assert list(read_disclosures(disclosures_of_record(*place))) == []
-    assert resolve_pseudonyms(row.pseudonyms) == {}
+    assert named_records(row.record_digests) == {}
     assert rows_of(world) == [row]
 
 
-def test_a_record_has_one_pseudonym_for_all(world: World) -> None:
+def test_a_record_has_one_digest_for_all(world: World) -> None:
     for who in ("bob", "dora", "alice"):
         world.get(f"{LIST}/m1", who, connection_id=PERSONAL)
-    names = {row.pseudonyms for who in ("bob", "dora", "alice") for row in rows_of(world, who)}
+    names = {row.record_digests for who in ("bob", "dora", "alice") for row in rows_of(world, who)}
     assert len(names) == 1
 
 
@@ -232,7 +232,7 @@ def test_kinds_of_tokens_are_all_covered() -> None:
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (UnknownResponseType("hologram"), 500, "internal_error"),
+        (UnrecordedAnswerError("HologramView"), 500, "internal_error"),
         (KeyError("object"), 500, "internal_error"),
         (OperationalError("gone"), 503, "service_unavailable"),
         (InterfaceError("closed"), 503, "service_unavailable"),
@@ -244,7 +244,7 @@ def test_what_cannot_be_written_down_is_withheld_and_said_in_the_usual_form(
     def fail(*args: object, **more: object) -> None:
         raise error
 
-    monkeypatch.setattr("evidence.api.base_views.disclosed_items", fail)
+    monkeypatch.setattr("evidence.api.base_views.record_disclosure", fail)
 
     answer = world.get("/v1/streams/messages/records")
 
@@ -268,7 +268,7 @@ def test_a_withheld_answer_is_rendered_without_running_the_request_again(
         raise OperationalError("gone")
 
     monkeypatch.setattr(GrantedView, "initialize_request", counted)
-    monkeypatch.setattr("evidence.api.base_views.disclosed_items", fail)
+    monkeypatch.setattr("evidence.api.base_views.record_disclosure", fail)
 
     answer = world.get(LIST)
 
@@ -283,7 +283,7 @@ def test_an_answer_is_withheld_where_no_transaction_begins(
     def fail(*args: object, **more: object) -> None:
         raise OperationalError("gone")
 
-    monkeypatch.setattr("evidence.api.base_views.read_and_record", fail)
+    monkeypatch.setattr("evidence.api.base_views.recorded_read", fail)
 
     answer = world.get(LIST)
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import time_machine
 
+from evidence.ledger.checkpoints import sign_all
 from evidence.models.connections import EmbeddedStream
 from evidence.models.ledger import Checkpoint
 from operations import background_jobs
@@ -16,14 +17,14 @@ def test_vectors_job_embeds_missing_texts(embedded: World) -> None:
     assert EmbeddedStream.unscoped.count() > 0
 
 
-def test_upkeep_prunes_and_signs_the_ledger(world: World) -> None:
+def test_jobs_prune_and_sign_the_ledger(world: World) -> None:
     kept = {
         connection_id: world.get("/v1/streams/messages/records", connection_id=connection_id,
                                  changes_since="beginning").body["next_changes_since"]
         for connection_id in (PERSONAL,)
     }  # fmt: skip
     with time_machine.travel(datetime.now(UTC) + timedelta(days=200), tick=False):
-        for _ in background_jobs.upkeep():
+        for _ in [*background_jobs.upkeep(), *sign_all()]:
             pass
         assert Checkpoint.unscoped.count() == 1
         world.put((PERSONAL, "messages", mail("m1", "2026-01-10T09:00:00Z", subject="Anew")))

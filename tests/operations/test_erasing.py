@@ -121,7 +121,7 @@ def test_disclosed_record_leaves_a_tombstone(marked: World) -> None:
         LIST, "dora", changes_since=since["next_changes_since"], connection_id=PERSONAL
     )
     assert [(each["id"], each["deleted"]) for each in told.body["data"]] == [(KEY, True)]
-    assert [place for place in places_of(MARK) if "pseudonym" in place] == []
+    assert [place for place in places_of(MARK) if "disclosedrecord" in place] == []
 
 
 def test_no_key_stays_without_tombstones(marked: World) -> None:
@@ -198,7 +198,7 @@ def test_erasing_everything_keeps_ledger_and_receipts(marked: World) -> None:
     assert marked.get(LIST, "alice").status == marked.get(LIST, "dora").status == 401
     assert not Connection.unscoped.exists()
     assert not User.objects.exists()
-    kept = {"evidence_erasure", "evidence_owner", "evidence_chain", "evidence_disclosure"}
+    kept = {"evidence_erasure", "evidence_owner", "evidence_disclosure"}
     assert tables_with_rows() == kept
 
 

@@ -458,7 +458,7 @@ def test_a_removed_owner_loses_everything_and_nobody_else_anything(household: Ho
         for order in unfinished_erasures():
             list(run_erasure(order, now=timezone.now()))
     left = {table for table, rows in rows_of(BRUNO).items() if rows}
-    assert left <= {"evidence_erasure", "evidence_chain", "evidence_disclosure"}
+    assert left <= {"evidence_erasure", "evidence_checkpoint", "evidence_disclosure"}
     assert not User.objects.filter(username="bruno").exists()
     assert rows_of(ALICE) == before
     assert household.browsers[ALICE].http.get("/").status_code == 200

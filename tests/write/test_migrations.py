@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 LARGE = (
     "record", "recordchange", "searchtext", "passage", "blob", "blobchunk", "suppression",
-    "pseudonym", "disclosure",
+    "disclosedrecord", "disclosure",
 )  # fmt: skip
 TABLE = rf'"?(?:public"?\.)?"?evidence_(?:{"|".join(LARGE)})(?:_p\d)?"?(?![a-z_])'
 SLOW = re.compile(
@@ -59,12 +59,15 @@ def test_migrations_rewrite_large_tables_only_if_listed() -> None:
     ("statement", "is_slow"),
     [
         ("CREATE INDEX x ON evidence_record (sort_key)", True),
-        ('CREATE INDEX "x" ON "evidence_pseudonym" ("pseudonym")', True),
+        ('CREATE INDEX "x" ON "evidence_disclosedrecord" ("digest")', True),
         ("CREATE INDEX CONCURRENTLY x ON evidence_record_p3 (sort_key)", False),
         ("CREATE INDEX x ON ONLY evidence_record (sort_key)", False),
         ('ALTER TABLE "evidence_record" ALTER COLUMN "data" TYPE text', True),
         ("ALTER TABLE evidence_record ADD COLUMN link_9 text", False),
-        ('ALTER TABLE "evidence_pseudonym" ADD COLUMN "n" uuid DEFAULT (GEN_RANDOM_UUID())', True),
+        (
+            'ALTER TABLE "evidence_disclosedrecord" ADD COLUMN "n" uuid DEFAULT (GEN_RANDOM_UUID())',
+            True,
+        ),
         ("UPDATE evidence_record SET words = NULL", True),
         ("UPDATE evidence_connection SET demo = true", False),
         ('ALTER TABLE "evidence_disclosure" ADD CONSTRAINT x CHECK (a > 0) NOT VALID', False),

@@ -111,7 +111,7 @@ def test_large_tables_use_no_sequence() -> None:
 
 LARGE = {
     "evidence_record", "evidence_recordchange", "evidence_searchtext", "evidence_blob",
-    "evidence_blobchunk", "evidence_suppression", "evidence_pseudonym", "evidence_disclosure",
+    "evidence_blobchunk", "evidence_suppression", "evidence_disclosedrecord", "evidence_disclosure",
     "people_mention", "people_personcount",
 }  # fmt: skip
 """Tables with a row or more for each record or answer."""

@@ -3,19 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from django.http.response import HttpResponseBase
 from rest_framework.request import Request
-from rest_framework.response import Response
-from typing_extensions import override
 
 from evidence import limits
 from evidence.access import crypto
 from evidence.access.aggregates import METRICS, SEVERAL, Group, Measure
 from evidence.access.buckets import GRANULARITIES
-from evidence.access.records import RecordKey, VisibleRecords
+from evidence.access.records import VisibleRecords
 from evidence.api import envelopes, list_form
-from evidence.api.base_views import GrantedView
-from evidence.api.envelopes import aggregate_disclosures
+from evidence.api.base_views import Answer, GrantedView
 from evidence.api.query_parameters import (
     CONNECTION_PARAMETERS,
     ApiWarning,
@@ -32,16 +28,13 @@ from evidence.read import aggregate, filters
 
 
 class AggregateView(GrantedView):
+    route = "aggregate"
     parameters = CONNECTION_PARAMETERS | list_form.BYTE_PARAMETERS | {
         "metric", "metrics", "field", "group_by", "group_by_time", "granularity", "time_zone",
         "sort", "cursor", "limit", "filter", "after", "before",
     }  # fmt: skip
-    witnesses: frozenset[RecordKey] = frozenset()
-    fields: frozenset[str] = frozenset()
-    matched: Sequence[tuple[str, str, str]] = ()
-    """A record for each filter of an empty result that some record meets."""
 
-    def get(self, request: Request, stream: str) -> Response:
+    def get(self, request: Request, stream: str) -> Answer:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
         where = parse_conditions(visible, self.query)
         aggregate_request = self._parse(visible)
@@ -54,29 +47,23 @@ class AggregateView(GrantedView):
             body["other_count"] = found.other_count(shown)
             if body["other_count"]:
                 body["next_cursor"] = self._cursor(visible, aggregate_request.start + shown)
-        self.witnesses, self.fields = found.witnesses(shown), found.fields
         checked = filters.find_unmatched(
             visible, self.query.nested("filter"), is_empty=not found.records
         )
         self.query.warnings += unmatched_warnings(checked.unmatched)
-        self.matched = checked.witnesses
-        return Response(
-            envelopes.with_links_and_meta(
-                body, self_link=self.query.path, warnings=self.query.warnings
-            )
+        fields = self.filter_fields(visible) | found.fields
+        disclosed = [
+            *envelopes.stream_items(visible, fields=fields),
+            *(DisclosedItem(one, stream, key, fields) for one, key in found.witnesses(shown)),
+            *(
+                DisclosedItem(one, stream, key, frozenset({field}))
+                for one, key, field in checked.witnesses
+            ),
+        ]
+        answer = envelopes.with_links_and_meta(
+            body, self_link=self.query.path, warnings=self.query.warnings
         )
-
-    @override
-    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
-        """Return the counted connections, and the records that small numbers disclose."""
-        stream = self.kwargs["stream"]
-        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
-        fields = self.filter_fields | self.fields
-        named = (DisclosedItem(one, stream, key, fields) for one, key in self.witnesses)
-        matched = (
-            DisclosedItem(one, stream, key, frozenset({field})) for one, key, field in self.matched
-        )
-        return [*aggregate_disclosures(visible, fields=fields), *named, *matched]
+        return Answer(answer, disclosed, counted=found.records)
 
     def _parse(self, visible: VisibleRecords) -> aggregate.AggregateRequest:
         query = self.query

@@ -4,7 +4,7 @@ A blob is untrusted. A browser must neither guess its type nor run it: only imag
 shown inline, in a sandbox.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified, StreamingHttpResponse
@@ -18,14 +18,14 @@ from typing_extensions import override
 from evidence import limits
 from evidence.access.record_parts import VisibleBlob, read_chunks
 from evidence.api import error_responses
-from evidence.api.base_views import GrantedView
+from evidence.api.base_views import Answer, GrantedView
 from evidence.api.query_parameters import (
     CONNECTION_PARAMETERS,
     QueryParameters,
     target_connection_id,
 )
 from evidence.declarations.declaration import BLOB_REFERENCE
-from evidence.errors import ApiException, InvalidRequest, RangeNotSatisfiable, ResourceLimit
+from evidence.errors import InvalidRequest, RangeNotSatisfiable, ResourceLimit
 from evidence.ledger.entries import DisclosedItem
 from evidence.read import blobs
 from evidence.write.blobs import MEDIA_TYPE, put_blob
@@ -41,6 +41,7 @@ READ_BYTES = 64 * 1024
 class BlobView(GrantedView):
     """Stream a blob or a range of it."""
 
+    route = "blob"
     parameters = CONNECTION_PARAMETERS
 
     @override
@@ -48,8 +49,8 @@ class BlobView(GrantedView):
         # A blob has its own media type, and errors are JSON, whatever the client accepts.
         return super().perform_content_negotiation(request, force=True)
 
-    def get(self, request: Request, blob_id: str) -> HttpResponseBase:
-        blob = self.blob = blobs.get(self.gate, blob_id, connection_id=self.query.connection_id())
+    def get(self, request: Request, blob_id: str) -> Answer | HttpResponseBase:
+        blob = blobs.get(self.gate, blob_id, connection_id=self.query.connection_id())
         try:
             response = blob_response(blob, request._request)  # noqa: SLF001 - its headers
         except RangeNotSatisfiable as error:
@@ -58,29 +59,14 @@ class BlobView(GrantedView):
             return response
         for notice in self.query.warnings:
             response["PDPP-Warning"] = notice.code
-        return response
-
-    @override
-    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
-        blob = self.blob
         place = (blob.connection.connection_id, blob.visible.stream.name, blob.record_key)
-        return [DisclosedItem(*place, fields=frozenset({BLOB_REFERENCE}))]
-
-    @override
-    def disclosed_by_error(self, error: ApiException) -> Sequence[DisclosedItem]:
-        """The error for an invalid range discloses the size of the blob."""
-        if not isinstance(error, RangeNotSatisfiable):
-            return super().disclosed_by_error(error)
-        return self.disclosed_in(Response())
-
-    @override
-    def fields_disclosed_by_error(self, error: ApiException) -> frozenset[str]:
-        return frozenset({BLOB_REFERENCE})
+        return Answer(response, [DisclosedItem(*place, fields=frozenset({BLOB_REFERENCE}))])
 
 
 class BlobsView(GrantedView):
     """Store the bytes of a record's blob. The record refers to them by `blob_ref.blob_id`."""
 
+    route = "blobs"
     owner_only = True
     parameters = CONNECTION_PARAMETERS | {"stream", "record_key", "json_path", "mime_type"}
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.utils import timezone
-from rest_framework.response import Response
 
 from evidence import limits
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api import envelopes, list_form
-from evidence.api.base_views import GrantedView
+from evidence.api.base_views import Answer, GrantedView
 from evidence.api.query_parameters import ApiWarning, parse_fields, parse_wait
 from evidence.errors import CursorExpired, InvalidExpand, InvalidRequest
 from evidence.read import changes, records
@@ -94,7 +93,7 @@ INCOMPATIBLE_PARAMETERS = (
 are stored, so the server cannot know whether a filter matched at the bookmark."""
 
 
-def changes_response(view: GrantedView, stream: str) -> Response:
+def changes_response(view: GrantedView, stream: str) -> Answer:
     """Return a page of changes and the bookmark to continue from.
 
     `fields` and `view` project records; a change in any granted field counts. With `wait`, the
@@ -109,7 +108,7 @@ def changes_response(view: GrantedView, stream: str) -> Response:
     form = list_form.parse_list_form(query)
     standing, page = _read(view, followed)
     if must_wait(view, standing, page, seconds=seconds):
-        return Response({"object": "list", "data": []})
+        return Answer({"object": "list", "data": []})
     rows = [_row(visible, change, fields) for change in page.items]
     shown = list_form.fit_items(
         rows,
@@ -130,7 +129,7 @@ def _page_response(
     shown: list_form.ItemPage,
     *,
     compact: bool,
-) -> Response:
+) -> Answer:
     query = view.query
     bookmark = followed.encode(page.bookmark_after(len(shown.items)), now=timezone.now())
     has_more = page.has_more or len(shown.items) < len(page.items)
@@ -142,15 +141,16 @@ def _page_response(
         **shown.shared,
         "data": shown.items,
     }
-    return Response(
-        envelopes.with_links_and_meta(
-            body,
-            self_link=query.path,
-            next_link=query.link(changes_since=bookmark) if has_more else None,
-            links=not compact,
-            warnings=query.warnings,
-        )
+    answer = envelopes.with_links_and_meta(
+        body,
+        self_link=query.path,
+        next_link=query.link(changes_since=bookmark) if has_more else None,
+        links=not compact,
+        warnings=query.warnings,
     )
+    visible = followed.visible
+    items = [item for row in shown.items for item in envelopes.record_items(visible, row)]
+    return Answer(answer, items or envelopes.stream_items(visible, fields=frozenset()))
 
 
 def _read(view: GrantedView, followed: FollowedStream) -> tuple[FeedBookmark, ChangesPage]:

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from evidence import limits
 from evidence.access.grant_states import granted_stream_names
-from evidence.api.base_views import GrantedView
+from evidence.api.base_views import Answer, GrantedView
 from evidence.api.envelopes import format_time
 from evidence.api.json_io import read_object
 from evidence.api.query_parameters import CONNECTION_PARAMETERS, target_connection_id
@@ -24,6 +24,7 @@ MAX_RECEIPTS = 1_000
 class IngestView(GrantedView):
     """Store NDJSON lines. A rejected line gets a receipt without its content."""
 
+    route = "ingest"
     owner_only = True
     parameters = CONNECTION_PARAMETERS | {"run_id", "replace"}
 
@@ -75,15 +76,16 @@ MAX_STATE_BYTES = 1024 * 1024
 
 
 class StateView(GrantedView):
+    route = "state"
     owner_only = True
     parameters = frozenset({"grant_id"})
 
-    def get(self, request: Request, connector_id: str) -> Response:
+    def get(self, request: Request, connector_id: str) -> Answer:
         self._granted_streams(connector_id)
         remembered = get_state(
             connector_id, owner_id=self.scope.owner_id, grant_id=self.query.text("grant_id")
         )
-        return Response(_state_body(remembered))
+        return Answer(_state_body(remembered))
 
     def put(self, request: Request, connector_id: str) -> Response:
         body = read_object(request, max_bytes=MAX_STATE_BYTES)

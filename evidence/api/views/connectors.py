@@ -3,22 +3,18 @@
 `/v1/connectors` (contracts 3.2 and 5.1) and `/v1/owner/connections` (contract 5.2).
 """
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from django.http.response import HttpResponseBase
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
-from typing_extensions import override
 
 from evidence.api import envelopes, schema_bodies
-from evidence.api.base_views import GrantedView
+from evidence.api.base_views import Answer, GrantedView
 from evidence.api.json_io import read_body, read_object
 from evidence.api.query_parameters import CONNECTION_PARAMETERS
 from evidence.errors import InvalidRequest
-from evidence.ledger.entries import DisclosedItem
 from evidence.models.connections import Connection
 from evidence.read import schema
 from evidence.write.connections import list_connections, rename
@@ -28,15 +24,16 @@ MAX_DECLARATION_BYTES = 1024 * 1024
 
 
 class ConnectorsView(GrantedView):
+    route = "connectors"
     owner_methods: ClassVar = {"POST": frozenset()}
     parameters = CONNECTION_PARAMETERS
 
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> Answer:
         found = schema.capabilities(self.gate, connection_id=self.query.connection_id())
         response = Response({"object": "list", "data": [_connector(source) for source in found]})
         for notice in self.query.warnings:  # in this list, the contract has no meta
             response["PDPP-Warning"] = notice.code
-        return response
+        return Answer(response)
 
     def post(self, request: Request) -> Response:
         """Declare a source; posting the same document again changes nothing."""
@@ -59,14 +56,11 @@ class ConnectorsView(GrantedView):
 class ConnectorView(GrantedView):
     """Return a source declaration as it was posted."""
 
+    route = "connector"
     owner_only = True
 
-    def get(self, request: Request, connector_id: str) -> Response:
-        return Response(current_declaration(connector_id, owner_id=self.scope.owner_id))
-
-    @override
-    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
-        return []
+    def get(self, request: Request, connector_id: str) -> Answer:
+        return Answer(current_declaration(connector_id, owner_id=self.scope.owner_id))
 
 
 def _connector(source: schema.SourceCapability) -> dict[str, Any]:
@@ -98,21 +92,23 @@ MAX_BODY_BYTES = 64 * 1024
 class OwnerConnectionsView(GrantedView):
     """List every connection of the owner, including revoked ones."""
 
+    route = "owner connections"
     owner_only = True
     parameters = frozenset({"connector_id", "status"})
 
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> Answer:
         status = self.query.choice("status", *Connection.Status.values, default="") or None
         rows = list_connections(
             self.scope.owner_id, connector_id=self.query.text("connector_id"), status=status
         )
         body = {"object": "list", "has_more": False, "data": [_body(row) for row in rows]}
-        return Response(envelopes.with_links_and_meta(body, self_link=self.query.path))
+        return Answer(envelopes.with_links_and_meta(body, self_link=self.query.path))
 
 
 class OwnerConnectionView(GrantedView):
     """Rename a connection."""
 
+    route = "owner connection"
     owner_only = True
 
     def patch(self, request: Request, connection_id: str) -> Response:

@@ -1,40 +1,32 @@
 """Create, change, test and delete event subscriptions (contract 6)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from django.http.response import HttpResponseBase
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
-from typing_extensions import override
 
 from evidence.access.gate import Gate
-from evidence.api.base_views import GrantedView
+from evidence.api.base_views import Answer, GrantedView
 from evidence.api.envelopes import format_time
 from evidence.api.json_io import read_object
 from evidence.errors import InvalidRequest
 from evidence.events import subscriptions
-from evidence.ledger.entries import DisclosedItem
 from evidence.models.events import Subscription
 
 MAX_BODY_BYTES = 64 * 1024
 Json = dict[str, Any]
 
 
-class _SubscriptionsView(GrantedView):
-    @override
-    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
-        """Return nothing, because these responses contain no records."""
-        return ()
-
-
-class EventSubscriptionsView(_SubscriptionsView):
+class EventSubscriptionsView(GrantedView):
     """List the client's subscriptions, or create one."""
 
-    def get(self, request: Request) -> Response:
+    route = "event subscriptions"
+
+    def get(self, request: Request) -> Answer:
         rows = subscriptions.list_subscriptions(self.scope)
-        return Response({"data": [subscription_body(row, self.gate) for row in rows]})
+        return Answer({"data": [subscription_body(row, self.gate) for row in rows]})
 
     def post(self, request: Request) -> Response:
         content = _members(request, "callback_url", "filters")
@@ -55,11 +47,13 @@ class EventSubscriptionsView(_SubscriptionsView):
         return Response(body, status=201)
 
 
-class EventSubscriptionView(_SubscriptionsView):
+class EventSubscriptionView(GrantedView):
     """Show, change or delete a subscription."""
 
-    def get(self, request: Request, subscription_id: str) -> Response:
-        return Response(
+    route = "event subscription"
+
+    def get(self, request: Request, subscription_id: str) -> Answer:
+        return Answer(
             subscription_body(
                 subscriptions.get_subscription(self.scope, subscription_id), self.gate
             )
@@ -82,8 +76,10 @@ class EventSubscriptionView(_SubscriptionsView):
         return Response(status=204)
 
 
-class EventTestView(_SubscriptionsView):
+class EventTestView(GrantedView):
     """Send a test event without data."""
+
+    route = "event test"
 
     def post(self, request: Request, subscription_id: str) -> Response:
         event_id = subscriptions.queue_test_event(self.scope, subscription_id, now=timezone.now())

@@ -15,7 +15,7 @@ from typing_extensions import override
 from evidence import limits
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api import envelopes, list_form
-from evidence.api.base_views import GrantedView
+from evidence.api.base_views import Answer, GrantedView
 from evidence.api.query_parameters import (
     CONNECTION_PARAMETERS,
     EXPAND_PARAMETERS,
@@ -28,13 +28,12 @@ from evidence.api.query_parameters import (
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.erasure import erase_record, run_erasure
 from evidence.errors import (
-    AmbiguousConnection,
-    ApiException,
     InvalidFieldPath,
     InvalidWindow,
     NotFound,
 )
 from evidence.json_text import json_size
+from evidence.ledger.entries import DisclosedItem
 from evidence.read import blobs, field_windows, records
 from evidence.read.field_windows import ExpectedText, FieldWindow, QuoteCheck
 from evidence.write import record_erasure
@@ -89,6 +88,7 @@ def _suppress(view: GrantedView) -> bool:
 
 
 class RecordView(GrantedView):
+    route = "record"
     owner_methods: ClassVar = {"DELETE": DELETE_PARAMETERS}
     parameters = (
         CONNECTION_PARAMETERS | PROJECTION_PARAMETERS | list_form.PARAMETERS | EXPAND_PARAMETERS
@@ -96,7 +96,7 @@ class RecordView(GrantedView):
     or_window = False
     """Whether the path may also be a field-window request without `field`."""
 
-    def get(self, request: Request, stream: str, record_id: str) -> Response:
+    def get(self, request: Request, stream: str, record_id: str) -> Answer:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
         fields = parse_fields(visible, self.query)
         expansions = parse_expand(self.query, self.gate, visible)
@@ -112,12 +112,14 @@ class RecordView(GrantedView):
         bodies = list_form.with_expanded([body], [record], expansions)
         order = list_form.order_of_fields(visible)
         body = list_form.fit_item(bodies[0], list_form.parse_list_form(self.query), order=order)
-        return Response(
+        related = {each.relation.name: each.child for each in expansions}
+        return Answer(
             envelopes.with_links_and_meta(
                 body | {"record_json_bytes": data_bytes},
                 self_link=self.query.path,
                 warnings=self.query.warnings,
-            )
+            ),
+            envelopes.record_items(visible, body, related=related),
         )
 
     def _one(self, visible: VisibleRecords, record_id: str) -> VisibleRecord:
@@ -136,6 +138,7 @@ class RecordView(GrantedView):
 
 
 class FieldWindowView(GrantedView):
+    route = "field window"
     parameters = CONNECTION_PARAMETERS | {
         "field", "offset_chars", "limit_chars", "q", "occurrence", "before_chars", "after_chars",
         "quote", "expect_sha256",
@@ -153,22 +156,17 @@ class FieldWindowView(GrantedView):
         key = f"{kwargs['record_id']}/field-window"
         return view(request, stream=kwargs["stream"], record_id=key)
 
-    @override
-    def fields_disclosed_by_error(self, error: ApiException) -> frozenset[str]:
-        """Return the field that a visible record lacks, or that does not contain the text."""
-        if isinstance(error, AmbiguousConnection):
-            return frozenset()
-        field, _ = _path(self.query.text("field") or "")
-        return frozenset({field})
-
-    def get(self, request: Request, stream: str, record_id: str) -> Response:
+    def get(self, request: Request, stream: str, record_id: str) -> Answer:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
         window = field_windows.read(visible, record_id, parse_window(self.query))
         body = _window_body(self.query, visible, window, record_key=record_id)
-        return Response(
+        field, _ = _path(self.query.text("field") or "")
+        item = DisclosedItem(window.connection_id, stream, record_id, frozenset({field}))
+        return Answer(
             envelopes.with_links_and_meta(
                 body, self_link=self.query.path, warnings=self.query.warnings
-            )
+            ),
+            [item],
         )
 
 

@@ -4,19 +4,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from django.http.response import HttpResponseBase
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
-from typing_extensions import override
 
 from evidence import limits
 from evidence.access import crypto
 from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL
 from evidence.api import envelopes, list_form
-from evidence.api.base_views import GrantedView
-from evidence.api.envelopes import aggregate_disclosures
+from evidence.api.base_views import Answer, GrantedView
 from evidence.api.query_parameters import (
     CONNECTION_PARAMETERS,
     EXPAND_PARAMETERS,
@@ -33,9 +30,11 @@ from evidence.api.views.record import DELETE_PARAMETERS, delete_stream
 from evidence.errors import InvalidArgument
 from evidence.ledger.entries import DisclosedItem
 from evidence.read import filters, records
+from evidence.read.expansion import Expansion
 
 
 class RecordsView(GrantedView):
+    route = "records"
     owner_methods: ClassVar = {"DELETE": DELETE_PARAMETERS}
     parameters = (
         CONNECTION_PARAMETERS
@@ -61,7 +60,7 @@ class RecordsView(GrantedView):
     warning_witnesses: Sequence[tuple[str, str, str]] = ()
     """The records that warnings disclose, each with a field."""
 
-    def get(self, request: Request, stream: str) -> Response:
+    def get(self, request: Request, stream: str) -> Answer:
         self._check_subject()
         if self.query.has("changes_since"):
             return changes.changes_response(self, stream)
@@ -90,39 +89,41 @@ class RecordsView(GrantedView):
         rows = list_form.with_expanded(data, page.records, expansions)
         shown = list_form.fit_items(rows, form, envelope, order=list_form.order_of_fields(visible))
         body = self._body(stream, page, shown, query)
-        return Response(
-            envelopes.with_links_and_meta(
-                body,
-                self_link=self.query.path,
-                next_link=None if form.compact else self._next_link(body),
-                links=not form.compact,
-                warnings=self.query.warnings,
-                count=counted,
-                meta=extent,
-            )
+        answer = envelopes.with_links_and_meta(
+            body,
+            self_link=self.query.path,
+            next_link=None if form.compact else self._next_link(body),
+            links=not form.compact,
+            warnings=self.query.warnings,
+            count=counted,
+            meta=extent,
         )
+        return Answer(answer, self._disclosed(visible, shown.items, expansions))
 
-    @override
-    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
-        visible = self.gate.stream(self.kwargs["stream"], connection_id=self.query.connection_id())
-        shown = super().disclosed_in(response)
-        if self.extent is not None:
-            fields = self.filter_fields | {str(visible.stream.consent_time_field)}
-            shown = [*shown, *aggregate_disclosures(visible, fields=fields)]
-            shown += [
-                DisclosedItem(connection_id, visible.stream.name, key, fields)
-                for connection_id, key in self.extent
-            ]
-        name, fields = visible.stream.name, self.filter_fields
+    def _disclosed(
+        self,
+        visible: VisibleRecords,
+        bodies: Sequence[dict[str, Any]],
+        expansions: Sequence[Expansion],
+    ) -> list[DisclosedItem]:
+        """Return the shown records, and those that a count, a window or a warning discloses."""
+        name, fields = visible.stream.name, self.filter_fields(visible)
+        related = {each.relation.name: each.child for each in expansions}
         shown = [
-            *shown,
-            *(DisclosedItem(one, name, key, fields) for one, key in self.count_witnesses),
-            *(
-                DisclosedItem(one, name, key, frozenset({field}))
-                for one, key, field in self.warning_witnesses
-            ),
+            item
+            for body in bodies
+            for item in envelopes.record_items(visible, body, filtered_by=fields, related=related)
         ]
-        return shown or aggregate_disclosures(visible, fields=self.filter_fields)
+        if self.extent is not None:
+            times = fields | {str(visible.stream.consent_time_field)}
+            shown += envelopes.stream_items(visible, fields=times)
+            shown += [DisclosedItem(one, name, key, times) for one, key in self.extent]
+        shown += [DisclosedItem(one, name, key, fields) for one, key in self.count_witnesses]
+        shown += [
+            DisclosedItem(one, name, key, frozenset({field}))
+            for one, key, field in self.warning_witnesses
+        ]
+        return shown or envelopes.stream_items(visible, fields=fields)
 
     def delete(self, request: Request, stream: str) -> Response:
         return delete_stream(self, stream)

@@ -8,15 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import orjson
-from django.http.response import HttpResponseBase
 from rest_framework.request import Request
-from rest_framework.response import Response
-from typing_extensions import override
 
 from evidence import limits
 from evidence.access.scope import ConnectionFacts
 from evidence.api import envelopes, schema_bodies
-from evidence.api.base_views import GrantedView
+from evidence.api.base_views import Answer, GrantedView
 from evidence.api.query_parameters import CONNECTION_PARAMETERS, ApiWarning
 from evidence.api.schema_bodies import (
     Json,
@@ -128,10 +125,11 @@ TOO_MANY_STREAMS = ApiWarning(
 
 
 class SchemaView(GrantedView):
+    route = "schema"
     conditional = True
     parameters = CONNECTION_PARAMETERS | {"view", "detail", "stream"}
 
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> Answer:
         view = (self.query.text("view") or "").strip().lower()
         stream = self.query.text("stream")
         detail = self.query.choice("detail", "compact", "full", default="compact")
@@ -141,7 +139,6 @@ class SchemaView(GrantedView):
         found = schema.capabilities(
             self.gate, stream=stream, connection_id=self.query.connection_id()
         )
-        self.counted = [] if view == "index" else found
         if is_full:
             schema.require_one_source(found)
         if view == "compact":
@@ -152,72 +149,66 @@ class SchemaView(GrantedView):
             body = schema_bodies.index_body(found)
         else:
             body = schema_bodies.full_body(found, self.scope)
-        return Response(
-            envelopes.with_links_and_meta(
-                body, self_link=self.query.path, warnings=self.query.warnings
-            )
+        answer = envelopes.with_links_and_meta(
+            body, self_link=self.query.path, warnings=self.query.warnings
         )
-
-    @override
-    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
-        return _schema_disclosures(self.counted)
+        return Answer(answer, [] if view == "index" else _schema_items(found))
 
 
 class StreamsView(GrantedView):
     """List the streams of each connection."""
 
+    route = "streams"
     conditional = True
     parameters = CONNECTION_PARAMETERS
 
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> Answer:
         rows = schema.list_streams(self.gate, connection_id=self.query.connection_id())
         body = {
             "object": "list",
             "has_more": False,
             "data": [schema_bodies.stream_body(row) for row in rows],
         }
-        return Response(
-            envelopes.with_links_and_meta(
-                body, self_link=self.query.path, warnings=self.query.warnings
-            )
+        items = [
+            DisclosedItem(row.connection.connection_id, row.visible.stream.name, None, frozenset())
+            for row in rows
+        ]
+        answer = envelopes.with_links_and_meta(
+            body, self_link=self.query.path, warnings=self.query.warnings
         )
+        return Answer(answer, items)
 
 
 class StreamView(GrantedView):
     """Return the metadata of one stream, as in the schema."""
 
+    route = "stream"
     conditional = True
     parameters = CONNECTION_PARAMETERS
 
-    def get(self, request: Request, stream: str) -> Response:
+    def get(self, request: Request, stream: str) -> Answer:
         found = schema.capabilities(
             self.gate, stream=stream, connection_id=self.query.connection_id()
         )
-        self.counted = found
         rows = [row for source in found for row in source.streams]
         if len(rows) > 1:
             raise AmbiguousConnection(
                 [candidate for row in rows for candidate in row.visible.candidates()]
             )
-        return Response(
-            envelopes.with_links_and_meta(
-                schema_bodies.stream_metadata_body(rows[0]),
-                self_link=self.query.path,
-                warnings=self.query.warnings,
-            )
+        answer = envelopes.with_links_and_meta(
+            schema_bodies.stream_metadata_body(rows[0]),
+            self_link=self.query.path,
+            warnings=self.query.warnings,
         )
-
-    @override
-    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
-        return _schema_disclosures(self.counted)
+        return Answer(answer, _schema_items(found))
 
 
-def _schema_disclosures(sources: Iterable[SourceCapability]) -> list[DisclosedItem]:
-    """Return the streams of a schema response whose record count or freshness it shows."""
+def _schema_items(sources: Iterable[SourceCapability]) -> list[DisclosedItem]:
+    """Return the streams of a schema whose record count or freshness it shows."""
     return [
         item
         for source in sources
         for row in source.streams
         if row.record_count is not None or row.captured_at is not None
-        for item in envelopes.aggregate_disclosures(row.visible, fields=frozenset())
+        for item in envelopes.stream_items(row.visible, fields=frozenset())
     ]

@@ -4,17 +4,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from django.http.response import HttpResponseBase
 from rest_framework.request import Request
-from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence import limits
 from evidence.access import crypto
 from evidence.access.records import VisibleRecords
 from evidence.api import envelopes, list_form, search_bodies
-from evidence.api.base_views import GrantedView
-from evidence.api.envelopes import aggregate_disclosures
+from evidence.api.base_views import Answer, GrantedView
 from evidence.api.query_parameters import CONNECTION_PARAMETERS, unmatched_warnings
 from evidence.errors import InvalidRequest, NotFound
 from evidence.json_text import Size
@@ -33,6 +30,7 @@ COMMON_PARAMETERS = (
 
 
 class SearchView(GrantedView):
+    route = "search"
     charges_all_grants = True
     parameters = COMMON_PARAMETERS | {"mode"}
     matched: Sequence[tuple[str, str, str]] = ()
@@ -42,8 +40,8 @@ class SearchView(GrantedView):
     def mode(self) -> str:
         return self.query.choice("mode", *MODES, default=LEXICAL)
 
-    def get(self, request: Request) -> Response:
-        found = self.found = search(self.gate, self._search_request())
+    def get(self, request: Request) -> Answer:
+        found = search(self.gate, self._search_request())
         if not found.hits and self.query.has("filter"):
             self._warn_of_filters()
         form = list_form.parse_list_form(self.query)
@@ -75,7 +73,7 @@ class SearchView(GrantedView):
             warnings=[*self.query.warnings, *search_bodies.skipped_stream_warnings(found)],
         )
         response_body["meta"] |= search_bodies.search_meta(found, mode=self.mode)
-        return Response(response_body)
+        return Answer(response_body, self._disclosed(found, shown))
 
     def _hit_bodies(self, found: SearchResult, form: list_form.ListForm) -> list[dict[str, Any]]:
         return [
@@ -88,21 +86,30 @@ class SearchView(GrantedView):
             for hit in found.hits
         ]
 
-    @override
-    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
-        """Return the hits, or that a filter leaves none, and the records of suggested words."""
-        hits = super().disclosed_in(response)
-        if not hits and self.filter_fields:
-            hits = aggregate_disclosures(self._filtered(), fields=self.filter_fields)
-            hits += [
-                DisclosedItem(one, self._filtered().stream.name, key, frozenset({field}))
-                for one, key, field in self.matched
-            ]
+    def _disclosed(
+        self, found: SearchResult, bodies: Sequence[dict[str, Any]]
+    ) -> list[DisclosedItem]:
+        """Return the shown hits, or the streams that have none, and the records of suggested words."""
+        fields = self._filter_fields()
+        shown = [
+            DisclosedItem(*hit.key, search_bodies.shown_fields(hit, body) | fields)
+            for hit, body in zip(found.hits, bodies, strict=False)
+        ]
+        if not shown:
+            for searched in self._searched():
+                shown += envelopes.stream_items(searched, fields=fields)
+        shown += [
+            DisclosedItem(one, self._filtered().stream.name, key, frozenset({field}))
+            for one, key, field in self.matched
+        ]
         suggested = (
             DisclosedItem(each.connection_id, each.stream, each.record_key, each.fields)
-            for each in self.found.holders
+            for each in found.holders
         )
-        return [*hits, *suggested]
+        return [*shown, *suggested]
+
+    def _filter_fields(self) -> frozenset[str]:
+        return self.filter_fields(self._filtered()) if self.query.has("filter") else frozenset()
 
     def _warn_of_filters(self) -> None:
         checked = filters.find_unmatched(
@@ -111,11 +118,14 @@ class SearchView(GrantedView):
         self.query.warnings += unmatched_warnings(checked.unmatched)
         self.matched = checked.witnesses
 
-    def _filtered(self) -> VisibleRecords:
-        """Return the only stream of a search with filters."""
-        [searched] = self.gate.streams(
+    def _searched(self) -> Sequence[VisibleRecords]:
+        return self.gate.streams(
             names=self.query.name_list("streams"), connection_id=self.query.connection_id()
         )
+
+    def _filtered(self) -> VisibleRecords:
+        """Return the only stream of a search with filters."""
+        [searched] = self._searched()
         return searched
 
     def _envelope_size(self, found: SearchResult, form: list_form.ListForm) -> Size:
@@ -178,7 +188,7 @@ class SearchModeView(SearchView):
     parameters = COMMON_PARAMETERS
 
     @override
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> Answer:
         try:
             return super().get(request)
         except InvalidRequest as error:
@@ -190,10 +200,12 @@ class SearchModeView(SearchView):
 class SemanticSearchView(SearchModeView):
     """`/v1/search/semantic`, the same as `mode=semantic`."""
 
+    route = "semantic search"
     mode = SEMANTIC
 
 
 class HybridSearchView(SearchModeView):
     """`/v1/search/hybrid`, the same as `mode=hybrid`."""
 
+    route = "hybrid search"
     mode = HYBRID

@@ -11,7 +11,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.ledger import anchors
-from evidence.ledger.checkpoints import create_checkpoint, verifier_keys
+from evidence.ledger.checkpoints import sign_entries, verifier_keys
 from evidence.ledger.disclosures import (
     DisclosureEntry,
     disclosures_to_clients,
@@ -40,11 +40,11 @@ class Command(OwnerCommand):
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        verifying = actions.add_parser("verify", help="Check every row, chain end and checkpoint.")
+        verifying = actions.add_parser("verify", help="Check every row, link and checkpoint.")
         verifying.add_argument(
             "--against", type=Path, metavar="FILE", help="Compare with an export or signed heads."
         )
-        actions.add_parser("checkpoint", help="Sign all chain ends together, now.")
+        actions.add_parser("checkpoint", help="Sign new rows now, as the server does every minute.")
         actions.add_parser(
             "key", help="Print the public keys that check the signatures, today's first."
         )
@@ -83,13 +83,14 @@ class Command(OwnerCommand):
                 raise CommandError(str(error)) from error
         for problem in [*report.problems, *report.warnings]:
             self.stderr.write(_problem_text(problem))
-        counted = f"{report.rows} rows in {report.chains} chains, {report.checkpoints} checkpoints"
+        unsigned = f", {report.unsigned} rows not signed yet" if report.unsigned else ""
+        counted = f"{report.rows} rows in {report.chains} chains, {report.checkpoints} checkpoints{unsigned}"
         if report.problems:
             raise CommandError(f"The ledger is not whole: {counted} read.")
         self.stdout.write(f"The ledger is whole: {counted}.")
 
     def _checkpoint(self, owner_id: str, options: Mapping[str, Any]) -> None:
-        made = create_checkpoint(owner_id, now=timezone.now())
+        made = sign_entries(owner_id, now=timezone.now())
         self.stdout.write(made.note if made is not None else "Nothing new to sign.")
 
     def _key(self, owner_id: str, options: Mapping[str, Any]) -> None:

@@ -5,11 +5,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
+from django.utils import timezone
 from typing_extensions import override
 
 from evidence.events.messages import reencrypt_secrets
-from evidence.ledger import checkpoints
-from evidence.ledger.checkpoints import public_key
+from evidence.ledger.checkpoints import public_key, sign_entries
 from evidence.models.owners import Owner, acting_for
 from importers.sources import account_store
 from operations import key_file
@@ -31,13 +31,12 @@ ROTATION_STEPS = (
 )
 REMOVE_FALLBACKS = "Now remove PDPP_SECRET_KEY_FALLBACKS."
 REENCRYPT = (
-    checkpoints.reseal_chains,
     reencrypt_secrets,
     account_store.reencrypt,
     notifications.reencrypt,
     schedule.cancel_drills,
 )
-"""Functions that encrypt or seal stored values of an owner again with the current secret."""
+"""Functions that encrypt stored values of an owner again with the current secret."""
 
 
 class Command(BaseCommand):
@@ -72,9 +71,8 @@ class Command(BaseCommand):
             self.stdout.write(PREVIOUS_VALID.format(name=name))
         self.stdout.write(RESTART)
         if not settings.EMBEDDED:
-            self.stdout.write(
-                COPY_TO_SERVERS.format(path=settings.PDPP_VAR / key_file.ROTATED_KEYS_FILE)
-            )
+            path = settings.PDPP_VAR / key_file.ROTATED_KEYS_FILE
+            self.stdout.write(COPY_TO_SERVERS.format(path=path))
 
     def _list(self) -> None:
         location = (
@@ -106,6 +104,7 @@ class Command(BaseCommand):
         second_factor.reencrypt()
         for owner_id in Owner.unscoped.values_list("owner_id", flat=True):
             with acting_for(owner_id):
+                sign_entries(owner_id, now=timezone.now())  # their seals end with the secret
                 for reencrypt in REENCRYPT:
                     reencrypt()
         key_file.retire_secrets(settings.PDPP_VAR)
@@ -121,9 +120,8 @@ class Command(BaseCommand):
         except key_file.NoPreviousKeyError:
             raise CommandError("There is no previous key.") from None
         except DatabaseError as error:
-            raise CommandError(
-                f"Nothing was retired, for {describe_database_error(error)}."
-            ) from error
+            text = f"Nothing was retired, for {describe_database_error(error)}."
+            raise CommandError(text) from error
         self.stdout.write(f"After the restart, previous {name} keys are invalid.")
 
 

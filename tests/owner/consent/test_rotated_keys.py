@@ -12,7 +12,7 @@ import time_machine
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from evidence.ledger.checkpoints import create_checkpoint, verifier_keys
+from evidence.ledger.checkpoints import sign_entries, verifier_keys
 from evidence.ledger.verification import verify
 from operations import key_file
 from tests.owner.consent.client import Asking
@@ -93,11 +93,11 @@ def test_pages_go_on_over_a_rotation_of_cursors(world: World, keys: Any) -> None
 
 def test_what_was_signed_before_is_still_proven(world: World, keys: Any, settings: Any) -> None:
     world.get(MAIL, "bob")
-    assert create_checkpoint(world.owner_id, now=timezone.now())
+    assert sign_entries(world.owner_id, now=timezone.now())
     [before] = verifier_keys(world.owner_id)
     keys("rotate", "signing")
     world.get(MAIL, "bob")
-    assert create_checkpoint(world.owner_id, now=timezone.now())
+    assert sign_entries(world.owner_id, now=timezone.now())
 
     today, earlier = verifier_keys(world.owner_id)
     assert (earlier, today != before) == (before, True)

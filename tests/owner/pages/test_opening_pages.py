@@ -17,7 +17,7 @@ from tests.world import World
 pytestmark = pytest.mark.slow
 
 WRITES = re.compile(r'\b(?:INSERT INTO|(?<!FOR )(?<!DO )UPDATE|DELETE FROM)\s+"?(\w+)"?')
-LEDGER = {"evidence_chain", "evidence_disclosure", "evidence_pseudonym", "evidence_watch"}
+LEDGER = {"evidence_disclosure", "evidence_disclosedrecord", "evidence_watch"}
 
 
 def test_opening_a_page_changes_nothing(
