@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
+from typing_extensions import override
+
 from evidence.access.aggregates import (
     Group,
     GroupPage,
-    Key,
     Measure,
     aggregate_groups,
 )
 from evidence.access.buckets import TimeBuckets
+from evidence.access.record_counts import within
 from evidence.access.records import VisibleRecords
+from evidence.access.scope import TimeRange
+from evidence.access.sql import SQL
 from owner.charts import HEIGHT, SLOT, months_between
 from owner.records.periods import Period, zone_name
 from owner.records.record_roles import StreamRoles
@@ -25,6 +29,18 @@ MAX_KINDS = 40
 MAX_GROUPS = 4_000
 BASE, TOP = 8.0, 96.0
 """The heights of the lowest and the highest value, so that both are visible."""
+NIGHT_KINDS = "%sleep%"
+"""Kinds of values, in any case, that count for a night instead of a calendar day."""
+EVENING = timedelta(hours=6)
+"""A night that ends in the last hours of a day, as one abroad does, belongs to the next day."""
+
+
+class NightBuckets(TimeBuckets):
+    """Groups of nights by the day on which the owner wakes: from one evening until the next."""
+
+    @override
+    def start(self, column: str) -> SQL:
+        return super().start(f"({column} + interval '{EVENING.seconds} seconds')")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +72,10 @@ class MeasureChart:
 def measure_charts(
     visible: VisibleRecords, roles: StreamRoles, period: Period, *, is_year: bool
 ) -> dict[str, Any]:
-    """Return the template variables of the charts, the most frequent kind first. One query."""
+    """Return the template variables of the charts, the most frequent kind first. Two queries."""
     starts = _starts(period, is_year=is_year)
     by_kind: dict[str, list[tuple[Point, str]]] = defaultdict(list)
-    for group in _groups(period.of(visible), roles, "month" if is_year else "day"):
+    for group in _groups(visible, roles, period, "month" if is_year else "day"):
         start = group.keys[-1]
         slot = -1 if start is None else _slot(date.fromisoformat(start[:10]), starts)
         if slot >= 0 and group.values[0] is not None:
@@ -95,16 +111,34 @@ def _ticks(starts: Sequence[date], *, is_year: bool) -> list[tuple[str, str]]:
     ]
 
 
-def _groups(visible: VisibleRecords, roles: StreamRoles, granularity: str) -> list[Group]:
-    """Return mean, minimum, maximum and sum by kind and day or month, with the unit."""
+def _groups(
+    visible: VisibleRecords, roles: StreamRoles, period: Period, granularity: str
+) -> list[Group]:
+    """Return mean, minimum, maximum and sum by kind and day or month, with the unit.
+
+    A stream without a kind has no nights. One or two queries.
+    """
     fields = visible.stream.fields
     value, unit = fields[roles.measure or ""], fields.get(roles.unit or "")
-    time_field = fields[visible.stream.consent_time_field or ""]
-    keys: list[Key] = [fields[roles.title]] if roles.title else []
-    keys.append(TimeBuckets(time_field, granularity, zone_name()))
     measures = [Measure("avg", value, unit), *(Measure(m, value) for m in ("min", "max", "sum"))]
     page = GroupPage(0, MAX_GROUPS, None, descending=False)
-    return aggregate_groups(visible, measures, keys, [], page=page).groups
+    days = TimeBuckets(fields[visible.stream.consent_time_field or ""], granularity, zone_name())
+    if not roles.title:
+        return aggregate_groups(period.of(visible), measures, [days], [], page=page).groups
+    nights = NightBuckets(days.field, days.granularity, days.time_zone)
+    since, until = period.bounds(visible.stream)
+    shifted = within(visible, TimeRange(since - EVENING, until - EVENING))
+    is_night = SQL("coalesce(r.data->>%s, '') ILIKE %s", (roles.title, NIGHT_KINDS))
+    return [
+        group
+        for records, buckets, where in (
+            (period.of(visible), days, SQL(" AND NOT (") + is_night + SQL(")")),
+            (shifted, nights, SQL(" AND ") + is_night),
+        )
+        for group in aggregate_groups(
+            records, measures, [fields[roles.title], buckets], [where], page=page
+        ).groups
+    ]
 
 
 def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) -> MeasureChart:

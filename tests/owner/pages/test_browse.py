@@ -404,6 +404,21 @@ def test_units_are_words(tracker: str, world: World, alice: Browser) -> None:
     assert "Steps 12,469 steps" in alice.open("/day/2026-06-04").text
 
 
+def test_a_night_belongs_to_the_day_on_which_it_ends(
+    tracker: str, world: World, alice: Browser
+) -> None:
+    def night(key: str, taken: str, minutes: int) -> Any:
+        data = {"id": key, "what": "sleep", "reading": minutes, "in": "steps", "taken": taken}
+        return "cin_track", "samples", data
+
+    world.put(night("n1", "2026-06-01T00:40:00Z", 501), night("n2", "2026-06-01T23:40:00Z", 381),
+              night("n3", "2026-06-30T23:10:00Z", 900))  # fmt: skip
+    page = alice.open(f"{tracker}/samples/?month=2026-06")
+
+    assert "Total 882 Average 441 Highest 501 From 2 values" in page.text
+    assert "Highest 900" in alice.open(f"{tracker}/samples/?month=2026-07").text
+
+
 def test_positions_are_a_drawn_map(tracker: str, alice: Browser) -> None:
     page = alice.open(f"{tracker}/stops/?month=2026-05")
 
