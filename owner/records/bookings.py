@@ -1,23 +1,51 @@
-"""Sums of bookings: of a month by currency and category, and of a year by month."""
+"""Sums of bookings: of a month by currency and category, and of a year by month.
+
+Transfers between two accounts of the same stream are neither money in nor money out.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from evidence.access.aggregates import GroupPage, Key, Measure, aggregate_groups
 from evidence.access.buckets import TimeBuckets
 from evidence.access.grant_text import humanize
-from evidence.access.granted_streams import equals_filter, number_expression
+from evidence.access.granted_streams import equals_filter, link_expression, number_expression
 from evidence.access.records import VisibleRecords
-from evidence.access.sql import SQL
+from evidence.access.sql import SQL, fetch_all
 from owner.charts import SLOT, add_months, months_between, year_ticks
 from owner.records.periods import Period, month_links, one_month, zone_name
 from owner.records.record_roles import StreamRoles
 
 MAX_GROUPS = 500
 MONTHS = 12
+
+OWN_TRANSFERS: Final = """
+-- Bookings that take an amount from one account and bring it to another one on the same day.
+-- Equal amounts of a day are paired one to one, in the order of their keys.
+-- Parameters: those of the rows. One query.
+WITH b AS (
+    SELECT i.*, row_number() OVER (
+        PARTITION BY i.currency, i.day, i.amount ORDER BY i.record_key
+    ) AS number
+    FROM ({rows}) i
+)
+SELECT b.record_key, c.record_key, b.currency, b.day::date, c.amount::float8
+FROM b JOIN b AS c ON (c.currency, c.day, c.amount, c.number) = (b.currency, b.day, -b.amount, b.number)
+WHERE b.amount < 0 AND b.account <> c.account
+"""
+
+
+class OwnTransfer(NamedTuple):
+    """A transfer between two accounts: the keys of both bookings, and what was moved when."""
+
+    from_key: str
+    to_key: str
+    currency: str
+    day: date
+    amount: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +57,7 @@ class Sums:
     money_out: float
 
     @property
-    def balance(self) -> float:
+    def difference(self) -> float:
         return self.money_in - self.money_out
 
     @property
@@ -61,12 +89,16 @@ def booking_sums(
     *,
     url: Callable[..., str],
 ) -> dict[str, Any]:
-    """Return the template variables of a month and of the year around it. At most four queries.
+    """Return the template variables of a month and of the year around it. At most five queries.
 
     `chosen` is a currency of the month; any other text means the one with the largest turnover.
     """
     months = months_between(add_months(month, 2 - MONTHS), add_months(month, 1))
-    year = _turnover(visible, roles, Period(months[0], add_months(months[-1], 1)), by_month=True)
+    year_around = Period(months[0], add_months(months[-1], 1))
+    transfers = own_transfers(year_around.of(visible), roles)
+    keys = [key for each in transfers for key in (each.from_key, each.to_key)]
+    visible = visible.filter([SQL(" AND r.record_key <> ALL(%s)", (keys,))]) if keys else visible
+    year = _turnover(visible, roles, year_around, by_month=True)
     totals = [_sums(currency, pair) for (currency, start), pair in year.items() if start == month]
     totals.sort(key=lambda each: -each.turnover)
     currencies = [each.label for each in totals] or list(
@@ -80,6 +112,7 @@ def booking_sums(
     }
     return {
         "totals": totals,
+        "transfers": _moved(transfers, roles, month),
         "currency": currency,
         "currencies": [
             (each, url(month=f"{month:%Y-%m}", currency=each), each == currency)
@@ -91,6 +124,32 @@ def booking_sums(
         "ticks": year_ticks(months),
         **month_links(month, url=url),
     }
+
+
+def own_transfers(visible: VisibleRecords, roles: StreamRoles) -> Sequence[OwnTransfer]:
+    """Return the transfers between accounts of a stream; none if it does not name accounts."""
+    if roles.parent is None:
+        return []
+    fields = visible.stream.fields
+    day = TimeBuckets(fields[visible.stream.consent_time_field or ""], "day", zone_name())
+    columns = SQL("r.record_key, ") + link_expression(visible, roles.parent.foreign_key)
+    columns += SQL(" AS account, coalesce(r.data->>%s, '') AS currency, ", (roles.currency or "",))
+    columns += day.start("r.consent_time") + SQL(" AS day, ")
+    columns += number_expression(visible, fields[roles.amount or ""]) + SQL(" AS amount")
+    rows = visible.select(columns)
+    found = fetch_all(SQL(OWN_TRANSFERS.format(rows=rows.text), rows.values))
+    return [OwnTransfer(*row) for row in found]
+
+
+def _moved(
+    transfers: Iterable[OwnTransfer], roles: StreamRoles, month: date
+) -> Sequence[tuple[int, str, float]]:
+    """Return number, currency and sum of the transfers of a month, by currency."""
+    amounts: dict[str, list[float]] = defaultdict(list)
+    for each in transfers:
+        if each.day.replace(day=1) == month:
+            amounts[each.currency].append(each.amount / roles.smallest_units(each.currency))
+    return [(len(found), currency, sum(found)) for currency, found in amounts.items()]
 
 
 def _categories(

@@ -252,9 +252,65 @@ def test_a_month_with_too_many_events_says_so_and_links_its_days(
 def test_bookings_have_sums_by_month(world: World, alice: Browser) -> None:
     page = alice.open(f"/records/{BANK}/transactions/?month=2026-01")
 
-    assert "In 4,100.00 EUR Out 2,340.00 EUR Balance 1,760.00 EUR" in page.text
+    assert "In 4,100.00 EUR Out 2,340.00 EUR In minus out 1,760.00 EUR" in page.text
     assert "Acme GmbH" in page.text
     assert 'aria-label="February 2026: in 4,100.00, out 0.00 EUR"' in page.html
+
+
+def test_transfers_between_own_accounts_are_no_income(world: World, alice: Browser) -> None:
+    def booking(key: str, account: str, amount: int, day: str = "2026-03-02") -> Any:
+        data = {"id": key, "account": account, "date": day, "amount": amount, "currency": "EUR"}
+        return "cin_own", "bookings", data
+
+    world.declare(ACCOUNTS)
+    world.connect("cin_own", "own-bank", "Own bank")
+    world.put(
+        booking("a", "giro", -300), booking("b", "savings", 300),  # moved
+        booking("c", "giro", -40), booking("d", "giro", 40),  # paid, and refunded
+        booking("e", "giro", -75), booking("f", "savings", 75, "2026-03-20"),  # on other days
+        booking("g", "giro", -300),  # the same amount again, to somebody else
+    )  # fmt: skip
+    page = alice.open("/records/cin_own/bookings/?month=2026-03")
+
+    assert "In 115.00 EUR Out 415.00 EUR In minus out -300.00 EUR" in page.text
+    assert "Not counted: 1 transfer between your accounts, 300.00 EUR." in page.text
+    assert 'aria-label="March 2026: in 115.00, out 415.00 EUR"' in page.html
+
+
+ACCOUNTS: dict[str, Any] = {
+    "protocol_version": "0.1.0",
+    "connector_id": "https://registry.example/connectors/own-bank",
+    "connector_key": "own-bank",
+    "version": "1.0.0",
+    "display_name": "Own bank",
+    "streams": [
+        {
+            "name": "accounts",
+            "semantics": "mutable_state",
+            "schema": {"type": "object", "required": ["id"],
+                       "properties": {"id": {"type": "string"}}},
+            "primary_key": ["id"],
+            "selection": {"fields": True, "resources": True},
+        },
+        {
+            "name": "bookings",
+            "semantics": "mutable_state",
+            "schema": {"type": "object", "required": ["id"], "properties": {
+                "id": {"type": "string"},
+                "account": {"type": "string"},
+                "amount": {"type": "number", "x_pdpp_type": "currency",
+                           "x_pdpp_money": {"currency_field": "currency", "unit": "major"}},
+                "currency": {"type": "string"},
+                "date": {"type": "string", "format": "date", "x_pdpp_role": "event-time"}}},
+            "primary_key": ["id"],
+            "selection": {"fields": True, "resources": True},
+            "relationships": [{"name": "account", "stream": "accounts",
+                               "foreign_key": "account", "cardinality": "has_one"}],
+            "cursor_field": "date",
+            "consent_time_field": "date",
+        },
+    ],
+}  # fmt: skip
 
 
 TRACKER: dict[str, Any] = {
@@ -437,8 +493,8 @@ def test_amounts_are_sums_by_month_and_category_of_each_currency(
 ) -> None:
     page = alice.open(f"{tracker}/purchases/?month=2026-05")
 
-    assert "In 0.00 JPY Out 3,000.00 JPY Balance -3,000.00 JPY" in page.text
-    assert "In 900.00 EUR Out 20.00 EUR Balance 880.00 EUR" in page.text
+    assert "In 0.00 JPY Out 3,000.00 JPY In minus out -3,000.00 JPY" in page.text
+    assert "In 900.00 EUR Out 20.00 EUR In minus out 880.00 EUR" in page.text
     assert "By category, in JPY Category In Out Travel 3,000.00" in page.text
     euros = alice.open(page.link("EUR"))
     assert "By category, in EUR Category In Out Pay 900.00 Food 20.00" in euros.text
