@@ -24,6 +24,7 @@ from importers.sources import account_store, accounts, outcome, status
 from importers.sources.accounts import AccountDetails
 from importers.sources.registry import find_source
 from owner.form_fields import set_choices
+from owner.own_addresses import FIELD, OwnAddressesField, names_senders
 from owner.permissions import owner_required
 from owner.text import escape_invisible
 
@@ -45,6 +46,7 @@ class ChoiceForm(forms.Form):
         required=False,
         help_text="Choose the connection of an earlier import, and nothing is stored twice.",
     )
+    own_addresses = OwnAddressesField()
     is_mirror = forms.BooleanField(
         label="Delete here what is deleted there",
         required=False,
@@ -72,6 +74,8 @@ class ChoiceForm(forms.Form):
         named = [(each.name, escape_invisible(_container_label(each))) for each in found]
         set_choices(self, "containers", named)
         self.initial.setdefault("containers", [each.name for each in found if each.is_usual])
+        if connections is None or not names_senders(source.declaration):
+            del self.fields[FIELD]
         if connections is None:
             del self.fields["connection"]
             return

@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from importers.core.importer import DATE_ORDERS, FileSample
 from importers.registry import installed_importers
+from owner.own_addresses import FIELD, OwnAddressesField, known_addresses
 from owner.preferences import base_language
 from owner.records.periods import zone_name
 from owner.site import owner
@@ -96,6 +97,7 @@ class WishForm(forms.Form):
         initial=lambda: base_language(owner().language),
         help_text="Of the texts, for a new connection: en, de.",
     )
+    own_addresses = OwnAddressesField(initial=lambda: "\n".join(known_addresses()))
     account = forms.CharField(
         label="Account",
         required=False,
@@ -121,10 +123,16 @@ class WishForm(forms.Form):
     )
 
     def __init__(
-        self, data: Mapping[str, str] | None = None, *, samples: Sequence[FileSample] = ()
+        self,
+        data: Mapping[str, str] | None = None,
+        *,
+        samples: Sequence[FileSample] = (),
+        asks_addresses: bool = False,
     ) -> None:
         """Offer the columns of the samples, and show what their values mean in each choice."""
         super().__init__(data)
+        if not asks_addresses:
+            del self.fields[FIELD]
         for name in ("date_order", "decimal"):
             menu = cast("forms.ChoiceField", self.fields[name])
             texts = next((each.readings[name] for each in samples if each.readings.get(name)), {})
@@ -174,7 +182,8 @@ class WishForm(forms.Form):
 
     def wish(self) -> dict[str, str]:
         """Return the values for ``parse_import_request``; the menus need not be known yet."""
-        known = {name: str(self.cleaned_data.get(name, "")) for name in self.base_fields}
+        names = self.base_fields.keys() - {FIELD}
+        known = {name: str(self.cleaned_data.get(name, "")) for name in names}
         chosen = {name: self.data.get(COLUMN_PREFIX + name) for name in COLUMN_LABELS}
         lines = (
             f"{name}={' '.join(column.splitlines())}" for name, column in chosen.items() if column

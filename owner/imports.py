@@ -23,7 +23,7 @@ from importers.core.results import UnreadableError
 from importers.models import ImportRun
 from importers.runs import report_lines, uploads
 from importers.runs.preview import ExportPreview, preview_export
-from importers.runs.store import find_run, latest_runs
+from importers.runs.store import ensure_connection, find_run, latest_runs
 from importers.runs.uploads import Upload, answer, dismiss, find_waiting, list_waiting, locate
 from operations import jobs
 from owner.import_forms import COLUMN_LABELS, SendForm, WishForm
@@ -34,6 +34,7 @@ from owner.import_results import (
     receipt_groups,
     run_bar,
 )
+from owner.own_addresses import FIELD, add_addresses, names_senders
 from owner.site import OwnerAdmin, owner_site, page
 from owner.text import escape_invisible, format_time, pluralize
 
@@ -260,8 +261,13 @@ def _preview(
         context["refusal"] = RECEIPT_TEXTS[error.issue.code].problem
         return _page(request, "preview", title=title, context=context)
     is_ready = bool(found.parts) and all(part.missing_option is None for part in found.parts)
-    context["form"] = form = WishForm(words, samples=found.samples)
+    senders = [part for part in found.parts if names_senders(part.importer.declaration)]
+    context["form"] = form = WishForm(words, samples=found.samples, asks_addresses=bool(senders))
     if words is not None and form.is_valid() and is_ready and "start" in words:
+        if addresses := form.cleaned_data.get(FIELD):
+            now = timezone.now()
+            for part in senders:
+                add_addresses(ensure_connection(part.target, now=now), addresses, now=now)
         return redirect(start(form.wish()))
     context |= {
         "parts": part_lines(found),

@@ -29,6 +29,7 @@ from importers.sources.registry import find_source, installed_sources
 from importers.sources.sync_batch import answer_deletions
 from owner.account_choices import ChoiceForm, open_draft, seal_draft
 from owner.form_fields import set_choices
+from owner.own_addresses import FIELD, add_addresses, known_addresses
 from owner.permissions import owner_required
 from owner.text import escape_invisible
 
@@ -123,7 +124,9 @@ def choose(
     details, found = draft
     connections = accounts.candidates(source, owner_id=current_owner())
     data = request.POST if "draft" in request.POST else None
-    initial = {outcome.SETTING: accounts.suggested_limit(details.settings)}
+    user = str(details.settings.get("user", ""))
+    own = dict.fromkeys([*([user.lower()] if "@" in user else []), *known_addresses()])
+    initial = {outcome.SETTING: accounts.suggested_limit(details.settings), FIELD: "\n".join(own)}
     form = ChoiceForm(found, connections, source, data, initial=initial)
     if data is not None and form.is_valid():
         chosen = form.cleaned_data
@@ -141,6 +144,7 @@ def choose(
         except InvalidRequest as refusal:
             form.add_error(None, refusal.message)
         else:
+            add_addresses(account.connection_id, chosen.get(FIELD, ()), now=timezone.now())
             other = _choose_companion(request, details)
             return other or redirect("account", account.connection_id)
     context = {"here": "accounts", "source": source, "form": form}

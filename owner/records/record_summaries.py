@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from evidence.access.grant_text import field_label, format_day, humanize, stream_label
 from evidence.access.records import VisibleRecord, VisibleRecords
-from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field
+from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, DIRECTION_ROLE, Field
 from evidence.declarations.roles import Origin, determine_origin, field_text, normalize_identity
 from evidence.declarations.values import key_text
 from owner.records.record_roles import ALL_DAY_FIELDS, HTML_MEDIA_TYPE, StreamRoles
@@ -101,7 +101,10 @@ class RecordSummary:
 
     @cached_property
     def actor(self) -> str:
-        return self.line(self.roles.actor) or self.line(self.roles.actor_id)
+        """The name of who wrote the record, else the address or id."""
+        addresses = () if self.roles.is_contact_card else self.roles.addresses
+        names = (self.roles.actor, self.roles.actor_id, *addresses)
+        return next(filter(None, map(self.line, names)), "")
 
     @property
     def address(self) -> str:
@@ -219,14 +222,18 @@ class RecordSummary:
 
     @property
     def is_by_owner(self) -> bool:
-        """Whether to show the record as the owner's own: by direction or id, else by name."""
-        identities, roles = self.record.connection.identities, self.visible.stream.authorship
-        deciding = {name: role for name, role in roles.items() if role != ACTOR_ROLE}
-        if deciding:
+        """Whether to show the record as the owner's own: by direction, else by sender or name."""
+        identities, stream = self.record.connection.identities, self.visible.stream
+        deciding = {name: role for name, role in stream.authorship.items() if role != ACTOR_ROLE}
+        if any(role == DIRECTION_ROLE and self.line(name) for name, role in deciding.items()):
             origin = determine_origin(self.record.data, roles=deciding, identities=identities)
             return origin == Origin.OWNER
-        name = self.record.data.get(self.roles.actor or "")
-        return isinstance(name, str) and normalize_identity(name) in identities
+        if self.roles.is_contact_card:
+            return False
+        senders = [self.roles.actor_id, *self.roles.addresses]
+        names = [name for name in senders if self.line(name)] or [self.roles.actor]
+        sender = self.record.data.get(names[0] or "")
+        return isinstance(sender, str) and normalize_identity(sender) in identities
 
     @property
     def file_url(self) -> str:

@@ -597,3 +597,26 @@ def test_dismissed_question_is_asked_again_only_about_other_tables(
     look_at(watched, tmp_path)
     assert "statement: changes.csv, other.csv." in alice.open(IMPORTS).text
     assert not ImportRun.unscoped.exists()
+
+
+def test_own_mail_is_the_owners_by_its_sender(
+    world: "World", alice: Browser, imports: ImportWorker
+) -> None:
+    mails = "".join(
+        f"From x Mon Jun  1 09:00:00 2026\nFrom: {sender}\nSubject: By {sender}\n"
+        f"Message-ID: <{number}@x>\nDate: Mon, 01 Jun 2026 0{number}:00:00 +0000\n\nHello\n\n"
+        for number, sender in enumerate(("Alice@Home.example", "eva@example.org"), 1)
+    )
+    form = send(alice, "box.mbox", mails.encode()).form
+    assert form.values("own_addresses") == [""]
+    form.fill("own_addresses", "alice@home.example\nalice@work.example")
+    watched = alice.press(form, "start")
+    work(imports)
+
+    assert "Finished: 2 new records" in alice.open(watched.address).text
+    day = alice.open("/day/2026-06-01").text
+    assert day.count("You alice@home.example") == 1
+    assert "You eva@example.org" not in day
+    again = send(alice, "more.mbox", mails.encode()).form
+    assert again.values("own_addresses") == ["alice@home.example\nalice@work.example"]
+    assert "own_addresses" not in send(alice, "changes.csv", CHANGES).html

@@ -91,6 +91,14 @@ def test_owner_connects_a_mailbox_and_sees_what_came(http: HttpClient, server: D
     assert USER in http.get("/accounts").content.decode()
 
 
+def test_owner_is_asked_for_their_addresses(http: HttpClient, server: Dovecot) -> None:
+    page = http.post(CONNECT, entered(server)).content.decode()
+    account = connect(http, server, own_addresses=f"{USER}\nIda@Work.example")
+
+    assert f"{USER}</textarea>" in page
+    assert Connection.unscoped.get(pk=account.pk).identities == [USER, "ida@work.example"]
+
+
 def test_wrong_password_is_said_at_once_and_nothing_is_created(
     http: HttpClient, server: Dovecot
 ) -> None:
