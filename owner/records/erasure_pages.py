@@ -14,6 +14,7 @@ from django.utils import timezone
 from evidence.access.gate import Gate
 from evidence.access.grant_text import humanize
 from evidence.access.owner_scope import owner_scope
+from evidence.declarations.values import key_text
 from evidence.erasure import erase_record
 from evidence.models.connections import Connection
 from evidence.models.erasures import Erasure
@@ -87,7 +88,7 @@ def ask(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "name": _name(of, where),
-        "headings": _headings(where),
+        **_headings(where),
         "counts": format_counts(found),
         "stays": describe_kept(of),
         "button": BUTTONS[of],
@@ -177,10 +178,36 @@ def _name(of: ErasureScope, where: Mapping[str, str]) -> str:
     return ": ".join(parts)
 
 
-def _headings(where: Mapping[str, str]) -> list[str]:
+def _headings(where: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return what pages call a record, and the records that contain it, such as its mail."""
     if "record_key" not in where:
-        return []
-    return headings_of(Gate(owner_scope(current_owner())), **where, route="erase")
+        return {}
+    gate = Gate(owner_scope(current_owner()))
+    headings = headings_of(gate, **where, route="erase")
+    if not headings:
+        return {}
+    [record] = gate.stream(where["stream"], connection_id=where["connection_id"]).get(
+        where["record_key"]
+    )
+    parents = [
+        heading
+        for stream, foreign_key in _parents(gate, where)
+        if (key := key_text(record.data.get(foreign_key))) is not None
+        for heading in headings_of(gate, where["connection_id"], stream, key, route="erase")
+    ]
+    return {"headings": headings, "parents": parents}
+
+
+def _parents(gate: Gate, where: Mapping[str, str]) -> set[tuple[str, str]]:
+    """Return stream and foreign key of what contains records; either side may declare the relation."""
+    found = set()
+    for each in gate.streams(connection_id=where["connection_id"]):
+        for relation in each.stream.relations.values():
+            if each.stream.name == where["stream"] and relation.cardinality == "has_one":
+                found.add((relation.stream, relation.foreign_key))
+            if relation.stream == where["stream"] and relation.cardinality == "has_many":
+                found.add((each.stream.name, relation.foreign_key))
+    return found
 
 
 def _back(of: ErasureScope, where: Mapping[str, str]) -> str:

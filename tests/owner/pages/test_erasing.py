@@ -1,5 +1,6 @@
 """The owner erases on these pages: counted before, asked once, watched, and receipted."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from evidence.models.connections import Connection
 from evidence.write.retention import retention_periods
 from tests.owner.pages.browser import Browser, Page
 from tests.owner.pages.giving import at
-from tests.world import BANK, NOW, PERSONAL, WORK, World
+from tests.world import BANK, MAIL, NOW, PERSONAL, WORK, World
 from tests.write import stored
 
 
@@ -44,6 +45,31 @@ def test_a_record_goes_from_its_own_page(world: World, alice: Browser) -> None:
     assert "m1" not in done.text
     assert stored.kinds(PERSONAL, "m1") == ""  # only the owner has seen it, on this page
     assert record_page(alice).status == 404
+
+
+@pytest.mark.parametrize(
+    ("stream", "cardinality"), [("files", "has_one"), ("messages", "has_many")]
+)
+def test_the_mail_of_an_attachment_is_named(
+    world: World, alice: Browser, stream: str, cardinality: str
+) -> None:
+    document = copy.deepcopy(MAIL)
+    document["version"] = "1.1.0"
+    fields = {name: {"type": "string"} for name in ("id", "mail", "name")}
+    document["streams"].append({
+        "name": "files", "semantics": "mutable_state", "primary_key": ["id"],
+        "schema": {"type": "object", "required": ["id"], "properties": fields},
+        "selection": {"fields": True, "resources": True}})  # fmt: skip
+    declaring = next(each for each in document["streams"] if each["name"] == stream)
+    other = {"files": "messages", "messages": "files"}[stream]
+    relation = {"name": "r", "stream": other, "foreign_key": "mail", "cardinality": cardinality}
+    declaring.setdefault("relationships", []).append(relation)
+    world.declare(document)
+    world.put((PERSONAL, "files", {"id": "f1", "mail": "m1", "name": "lease.pdf"}))
+
+    asked = alice.open(alice.open(f"/records/{PERSONAL}/files/f1").link("Erase this record"))
+
+    assert "It belongs to “Lease signed” · Eva Lang · 10 January 2026" in asked.text
 
 
 def test_no_deletion_is_published_if_the_owner_chooses_so(world: World, alice: Browser) -> None:
