@@ -49,7 +49,7 @@ class GrantSummary:
     sentences: list[StreamDescription]
     purpose: str
     issued: str
-    expires: str
+    ends: str
     limits: list[str]
     is_temporary: bool
 
@@ -145,10 +145,19 @@ def _describe_grant(grant: Grant, facts: _Facts) -> GrantSummary:
         ),
         purpose=grant.purpose_description,
         issued=format_time(grant.issued_at),
-        expires=format_time(grant.expires_at, never=""),
+        ends=_ends(grant),
         limits=usage_texts(facts.quotas.get(grant.pk, ())),
         is_temporary=grant.extends_id is not None,
     )
+
+
+def _ends(grant: Grant) -> str:
+    """Return when a current grant ends; for a single use, that is up to its first answer."""
+    ends = [each for each in (grant.readable_until, grant.expires_at) if each is not None]
+    if grant.access_mode == Grant.AccessMode.SINGLE_USE and grant.readable_until is None:
+        latest = f", at the latest {format_time(ends[0])}" if ends else ""
+        return f"ends ten minutes after the first answer{latest}"
+    return f"expires {format_time(min(ends))}" if ends else "does not expire"
 
 
 def time_ago(moment: datetime, *, now: datetime) -> str:

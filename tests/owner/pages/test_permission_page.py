@@ -15,6 +15,7 @@ from evidence.access.grants import GrantRequest, pause_client, revoke_client
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant, PermissionRequest
+from owner.text import format_time
 from tests.operations.notification_receivers import add_channel, announce
 from tests.owner.pages.browser import Browser, Form, Page
 from tests.world import PERSONAL, World
@@ -83,6 +84,21 @@ def test_owner_answers(world: World, alice: Browser, answer: str, status: int, s
     assert PermissionRequest.unscoped.get().answer == answer
     assert again.status == alice.open(path).status == 200
     assert not [each for each in again.forms if each.action.endswith(path)]
+
+
+def test_apps_show_when_access_for_once_ends(world: World, alice: Browser) -> None:
+    alice.http.defaults["HTTP_ACCEPT"] = "text/html"
+    press(alice, alice.open(ask(world)).form, "once")
+    hour = format_time(Grant.unscoped.get(access_mode="single_use").expires_at)
+    unread = alice.open("/connected").text
+    assert f"ends ten minutes after the first answer, at the latest {hour}." in unread
+
+    world.get(LIST, fields="labels")
+
+    until = format_time(Grant.unscoped.get(access_mode="single_use").readable_until)
+    read = alice.open("/connected").text
+    assert f"expires {until}" in read
+    assert hour not in read
 
 
 def test_link_needs_the_owner(world: World, alice: Browser) -> None:
