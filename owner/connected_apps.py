@@ -32,7 +32,7 @@ from evidence.ledger.disclosures import last_answer_by_client
 from evidence.ledger.readings import APPS, Reading, last_days, list_readings, sum_by_client
 from evidence.models.grants import Grant, PermissionRequest
 from evidence.models.owners import current_owner
-from owner.grants.term_forms import usage_texts
+from owner.grants.grant_forms import usage_texts
 from owner.permissions import account_owner, is_owner, owner_required
 from owner.text import describe_terms, format_time, pluralize
 

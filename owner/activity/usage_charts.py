@@ -20,7 +20,7 @@ from evidence.models.grants import Grant
 from evidence.models.owners import current_owner
 from owner.activity.reading_text import Names, activity_url
 from owner.charts import HEIGHT, Bar
-from owner.grants.term_forms import UNITS, describe_amount, format_amount
+from owner.grants.grant_forms import UNITS, describe_amount, format_amount
 from owner.site import grant_url
 
 DAYS = 28

@@ -22,12 +22,11 @@ from evidence.errors import ApiException
 from evidence.models.clients import Client
 from evidence.models.owners import current_owner
 from owner.form_fields import set_choices, validate_printable
-from owner.grants.draft import DraftForms
+from owner.grants.grant_forms import DraftForms, TokensForm
 from owner.grants.grant_pages import issue_tokens, tokens_page
 from owner.grants.grantable_sources import all_grantable, readable_connections
 from owner.grants.preview import StreamDifference, compare_additions
-from owner.grants.reviewed_forms import HAS_ERRORS, ReviewedForms
-from owner.grants.term_forms import TokensForm
+from owner.grants.wizard import HAS_ERRORS, ReviewedForms
 from owner.permissions import owner_required
 
 NOTHING_SELECTED = "Select at least one connection."

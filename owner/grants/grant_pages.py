@@ -31,7 +31,7 @@ from evidence.access.tokens import create_token, token_exists
 from evidence.models.grants import AccessToken, Grant, Package
 from evidence.models.owners import current_owner
 from owner.form_fields import new_approval, read_approval
-from owner.grants.term_forms import GrantLimitsForm, TokensForm, current_limits, usage_texts
+from owner.grants.grant_forms import GrantLimitsForm, TokensForm, current_limits, usage_texts
 from owner.setup_snippets import RESOURCE_USES, token_snippets
 from owner.site import Question, confirmation, grant_url, is_confirmed, page
 from owner.text import describe_terms, format_time, pluralize, state_badge

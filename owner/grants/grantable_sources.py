@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import groupby
 
 from evidence.access.grant_states import connection_ids, terms_of
@@ -12,7 +13,20 @@ from evidence.models.connections import Connection
 from evidence.models.grants import Grant
 from evidence.models.sources import Source, load_declarations
 from owner.grants.access_request import RequestedAccess, RequestedStream
-from owner.grants.stream_form import UNBOUNDED, StreamBounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamBounds:
+    """The most of a stream that can be granted; None means no restriction."""
+
+    fields: frozenset[str] | None = None
+    resources: frozenset[str] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    connection_ids: frozenset[str] | None = None
+
+
+UNBOUNDED = StreamBounds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,10 @@ from evidence.access.owner_scope import grant_scope, preview_scope
 from evidence.errors import ApiException
 from evidence.models.grants import Grant
 from evidence.models.owners import current_owner
-from owner.grants.draft import DraftForms
+from owner.grants.grant_forms import DraftForms
 from owner.grants.grantable_sources import narrowable
 from owner.grants.preview import StreamDifference, compare_gates
-from owner.grants.reviewed_forms import ReviewedForms
+from owner.grants.wizard import ReviewedForms
 from owner.permissions import owner_required
 
 NOTHING_LEFT = "Nothing would be left. To remove all access, disconnect the app instead."

@@ -36,7 +36,7 @@ from owner.grants.preview import (
     describe_extent,
     newest_samples,
 )
-from owner.grants.reviewed_forms import review_signature
+from owner.grants.wizard import review_signature
 from owner.permissions import owner_required
 from owner.text import describe_terms, format_time
 

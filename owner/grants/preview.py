@@ -21,8 +21,7 @@ from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import StreamTerms
 from evidence.models.owners import current_owner
 from evidence.read import records as reading
-from owner.grants.draft import SourceDraft
-from owner.grants.stream_form import StreamForm
+from owner.grants.grant_forms import SourceDraft, StreamForm
 from owner.records.periods import is_plausible, plausible_period
 from owner.records.record_roles import StreamRoles
 from owner.records.record_summaries import RecordSummary, summarize
