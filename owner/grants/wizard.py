@@ -97,9 +97,9 @@ class ReviewedForms:
         if not self.forms.check():
             return HAS_ERRORS
         signature = self.request.POST.get("review_signature", "")
-        if not self.form_token or not verify_review(signature, self._signature(self.form_token)):
-            return changed
-        return ""
+        expected = self._signature(self.form_token)
+        is_same = hmac.compare_digest(signature.encode(), expected.encode())
+        return "" if self.form_token and is_same else changed
 
     def context(self, *, error: str = "") -> dict[str, Any]:
         """Return the context of ``owner/grants/edit.html``."""
@@ -141,24 +141,18 @@ def review_signature(
         "subject": subject,
         "form_token": form_token,
         "user": user_pk,
-        "sources": [_granted_rights(source) for source in sources],
+        "sources": [
+            {
+                "source": each.source.source.pk,
+                "declaration": each.source.declaration_pk,
+                "labels": [[row.pk, row.display_name] for row in each.connections],
+                "streams": serialize_terms(each.terms, time_fields={}),
+            }
+            for each in sources
+        ],
     }
     content = orjson.dumps(reviewed, option=orjson.OPT_SORT_KEYS)
     return hmac.digest(key_for("consent revision"), content, hashlib.sha256).hex()
-
-
-def _granted_rights(source: SourceDraft) -> dict[str, object]:
-    return {
-        "source": source.source.source.pk,
-        "declaration": source.source.declaration_pk,
-        "labels": [[connection.pk, connection.display_name] for connection in source.connections],
-        "streams": serialize_terms(source.terms, time_fields={}),
-    }
-
-
-def verify_review(signature: str, expected: str) -> bool:
-    """Compare two signatures in constant time."""
-    return hmac.compare_digest(signature.encode(), expected.encode())
 
 
 def _brief(rows: Sequence[SourceRow]) -> tuple[str, str] | None:
@@ -219,25 +213,10 @@ CLAIM_LABELS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
-    """One rendering of the page; `edit` is the context of its form."""
-
-    access_request: AccessRequest
-    unknown_sources: Sequence[str]
-    action_url: str
-    hidden: Mapping[str, str]
-    edit: Mapping[str, Any]
-
-
-@with_security_headers
-def review_page(request: HttpRequest, review: Review) -> HttpResponse:
-    """Render the page, with status 422 if an error must be corrected first."""
-    access_request = review.access_request
+def describe_client(access_request: AccessRequest) -> dict[str, Any]:
+    """Return the template variables that say who asks, and where the decision is sent."""
     client = access_request.client
-    context = {
-        **review.edit,
-        "review": review,
+    return {
         "client": client,
         "name": one_line(client.name) or client.client_id,
         "identity": identity(access_request),
@@ -247,10 +226,6 @@ def review_page(request: HttpRequest, review: Review) -> HttpResponse:
         "claims": [*_claims(access_request)],
         "once": any(detail.access_mode == "single_use" for detail in access_request.details),
     }
-    status = 422 if review.edit["error"] else 200
-    response = render(request, "owner/grants/review.html", context, status=status)
-    response["X-Frame-Options"] = "DENY"
-    return response
 
 
 def is_verified(access_request: AccessRequest) -> bool:
@@ -394,17 +369,21 @@ class GrantWizard:
         subject = [*map(repr, asked), sorted(access_request.claims.items())]
         self._reviewed = ReviewedForms(request, self._forms, subject)
 
+    @with_security_headers
     def page(self, *, action_url: str, hidden: Mapping[str, str], error: str) -> HttpResponse:
-        return review_page(
-            self._request,
-            Review(
-                access_request=self._access_request,
-                unknown_sources=self._unknown_sources,
-                action_url=action_url,
-                hidden=hidden,
-                edit=self._reviewed.context(error=error),
-            ),
-        )
+        """Render the page, with status 422 if an error must be corrected first."""
+        edit = self._reviewed.context(error=error)
+        context = {
+            **edit,
+            **describe_client(self._access_request),
+            "unknown_sources": self._unknown_sources,
+            "action_url": action_url,
+            "hidden": hidden,
+        }
+        status = 422 if edit["error"] else 200
+        response = render(self._request, "owner/grants/review.html", context, status=status)
+        response["X-Frame-Options"] = "DENY"
+        return response
 
     def find_error(self) -> str:
         """Return an empty string if the owner has seen exactly what an approval would grant."""
