@@ -18,7 +18,7 @@ from operations import jobs
 from operations.backup import schedule
 from operations.backup.keys import BackupError, RecoveryKey, fingerprint, open_file_key
 from operations.backup.models import BackupCopy
-from owner.accounts import step_up
+from owner.accounts.proxy_sign_in import confirmation_url, is_confirmed_recently
 from owner.permissions import owner_required
 from owner.site import owner
 
@@ -72,8 +72,8 @@ def _card(copy: BackupCopy) -> dict[str, Any]:
 @owner_required
 def recovery_key_page(request: HttpRequest) -> HttpResponse:
     """Create a recovery key in a session that was confirmed just now, and show its words this once."""
-    if not step_up.is_recent(request):
-        return redirect(step_up.url(request.path))
+    if not is_confirmed_recently(request):
+        return redirect(confirmation_url(request.path))
     plan = schedule.get_plan(current_owner())
     context: dict[str, Any] = {"here": "backups", "is_replacement": bool(plan.recipient)}
     if request.method != "POST":

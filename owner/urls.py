@@ -5,9 +5,16 @@ from django.urls import path
 from owner import admin as admin  # registers the admin pages
 from owner.account_choices import account_choices
 from owner.account_sign_in import sign_in_again, sign_in_form, signed_in
-from owner.accounts.second_factor_views import second_factor_check, second_factor_page
 from owner.accounts.setup import set_up
-from owner.accounts.sign_in import add_passkey, confirm, passkey_options, remove_passkey, sign_in
+from owner.accounts.sign_in import (
+    add_passkey,
+    confirm,
+    passkey_options,
+    remove_passkey,
+    second_factor_check,
+    second_factor_page,
+    sign_in,
+)
 from owner.activity.activity_page import activity_page
 from owner.activity.export import export
 from owner.activity.reading_page import reading_page

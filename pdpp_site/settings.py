@@ -153,7 +153,7 @@ AUTH_PASSWORD_VALIDATORS = [
     }.items()
 ]
 AUTHENTICATION_BACKENDS = [
-    "django.contrib.auth.backends.ModelBackend", "owner.accounts.proxy_backend.ProxyBackend"
+    "django.contrib.auth.backends.ModelBackend", "owner.accounts.proxy_sign_in.ProxyBackend"
 ]  # fmt: skip
 LOGIN_URL = "login"
 OTP_TOTP_ISSUER = "PDPP"

@@ -30,7 +30,8 @@ from evidence.write.app_data import AppData
 from operations.notifications.models import NotificationKind
 from operations.notifications.store import notify
 from owner import second_factor
-from owner.accounts import sign_in_throttle, step_up
+from owner.accounts import sign_in_throttle
+from owner.accounts.proxy_sign_in import mark_confirmed
 from owner.models import SetupLink
 from owner.permissions import PAGE_HEADERS
 from owner.preferences import PreferencesForm, browser_language
@@ -223,7 +224,7 @@ def set_up(request: HttpRequest, token: str) -> HttpResponse:
         return _form_page(request, form, link)
     form.save(owner)
     login(request, user, backend="django.contrib.auth.backends.ModelBackend")
-    step_up.mark_confirmed(request)
+    mark_confirmed(request)
     return redirect("home")
 
 

@@ -2,18 +2,23 @@
 
 Each failure beyond a free number doubles the delay, up to MAX_WAIT. An attempt is counted before its
 password is checked, under a row lock, and removed when it succeeds, so parallel attempts gain
-nothing. Browsers that the owner has used are counted separately: strangers cannot lock the owner out.
+nothing. A signed cookie marks browsers that the owner has used. It gives no access; their failures are
+counted separately, so that strangers cannot lock the owner out.
 """
 
 import ipaddress
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.conf import settings
+from django.core import signing
 from django.db import transaction
+from django.http import HttpRequest, HttpResponseBase
 
-from evidence.access.crypto import digest_for
+from evidence.access.crypto import digest_for, digests_for
 from owner.models import Attempts
 
 FREE_FAILURES = {"account": 5, "second factor": 5, "browser": 10, "address": 30}
@@ -121,3 +126,43 @@ def _count_failure(row: Attempts, *, free_failures: int, now: datetime) -> None:
 
 def _delay(excess: int) -> timedelta:
     return min(FIRST_WAIT * (1 << min(excess - 1, 16)), MAX_WAIT)
+
+
+LIFETIME_SECONDS = 365 * 24 * 3600
+SALT = "pdpp/known browser"
+
+
+def throttle_keys(
+    request: HttpRequest, username: str, *, kind: str = "account"
+) -> tuple[ThrottleKey, ...]:
+    """Return the keys that a failed sign-in as `username` counts for; `kind` names the step."""
+    try:
+        browser_id, account_digest = signing.loads(
+            request.COOKIES.get(_cookie_name(), ""), salt=SALT, max_age=LIFETIME_SECONDS
+        )
+    except (signing.BadSignature, ValueError, TypeError):
+        browser_id, account_digest = "", ""
+    if browser_id and account_digest in _account_digests(username):
+        return (ThrottleKey("browser", str(browser_id)),)
+    address = address_key(request.META.get("REMOTE_ADDR", ""))
+    return (ThrottleKey(kind, username.casefold()), address)
+
+
+def remember_browser(response: HttpResponseBase, username: str) -> None:
+    """Set the cookie, so that later failures in this browser count for the browser only."""
+    response.set_cookie(
+        _cookie_name(),
+        signing.dumps([secrets.token_urlsafe(16), _account_digests(username)[0]], salt=SALT),
+        max_age=LIFETIME_SECONDS,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def _cookie_name() -> str:
+    return "__Host-known" if settings.SESSION_COOKIE_SECURE else "pdpp-known"
+
+
+def _account_digests(username: str) -> list[str]:
+    return [digest.hex()[:16] for digest in digests_for("known browser", username.casefold())]

@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from time_machine import Traveller
 
-from owner import passkeys, second_factor
+from owner import second_factor
 from owner.accounts import sign_in_throttle
 from owner.models import Passkey
 from tests.owner.consent.authenticator import ORIGIN, Authenticator
@@ -249,7 +249,7 @@ def test_passkey_of_another_account_is_refused(owner: User) -> None:
     passkey = Authenticator()
     add(other, passkey)
 
-    assert passkeys.list_passkeys(mallory)
+    assert second_factor.list_passkeys(mallory)
     assert verify(sign_in(), passkey).status_code == 200
 
 
@@ -306,16 +306,16 @@ def test_passkeys_belong_to_the_public_address(
 
     answer = browser.post("/login/passkeys/options/add")
 
-    assert passkeys.origin() == origin
+    assert second_factor.passkey_origin() == origin
     assert answer.status_code == (409 if origin is None else 200)
 
 
 def test_passkeys_are_bounded(owner: User) -> None:
     browser = sign_in()
-    for _ in range(passkeys.MAX_PASSKEYS + 1):
+    for _ in range(second_factor.MAX_PASSKEYS + 1):
         add(browser, Authenticator())
 
-    assert Passkey.unscoped.count() == passkeys.MAX_PASSKEYS
+    assert Passkey.unscoped.count() == second_factor.MAX_PASSKEYS
 
 
 def test_name_is_shown_as_text(owner: User) -> None:
@@ -343,10 +343,13 @@ JSON = st.recursive(
 @given(response=JSON)
 def test_malformed_answer_is_refused(owner: User, response: Any) -> None:
     session: Any = {}
-    for purpose, finish in ((passkeys.VERIFY, passkeys.verify), (passkeys.ADD, passkeys.add)):
+    for purpose, finish in (
+        (second_factor.VERIFY, second_factor.verify_passkey),
+        (second_factor.ADD, second_factor.add_passkey),
+    ):
         now = timezone.now()
-        passkeys.begin(owner, session, purpose, now=now)
-        more = {"name": "x"} if purpose == passkeys.ADD else {}
+        second_factor.begin_passkey(owner, session, purpose, now=now)
+        more = {"name": "x"} if purpose == second_factor.ADD else {}
         text = json.dumps(response)
         assert finish(owner, session, text, now=now, **more) is None  # type: ignore[operator]
 
