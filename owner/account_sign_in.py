@@ -25,8 +25,7 @@ from importers.core.source import FieldKind, InstalledSource, SourceError
 from importers.sources import account_store, accounts, oauth, status
 from importers.sources.accounts import AccountDetails
 from importers.sources.registry import find_source
-from owner.account_choices import open_draft, seal_draft
-from owner.live_accounts import DetailsForm, choose, form_texts
+from owner.live_accounts import DetailsForm, choose, form_texts, open_draft, seal_draft
 from owner.permissions import owner_required
 from owner.text import escape_invisible
 

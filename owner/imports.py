@@ -1,14 +1,17 @@
-"""Imports: an export is sent, looked at, confirmed, and its progress is watched."""
+"""Imports: an export is sent, looked at, confirmed and watched; then a bar and receipts show the result."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.admin import register
 from django.core.files.uploadedfile import UploadedFile
+from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
@@ -17,26 +20,309 @@ from typing_extensions import override
 
 from evidence.errors import InvalidRequest
 from evidence.models.owners import current_owner
-from importers.core.importer import FileSample, parse_import_request
+from importers.core.importer import DATE_ORDERS, FileSample, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
-from importers.core.results import UnreadableError
-from importers.models import ImportRun
+from importers.core.results import ReceiptCode, UnreadableError
+from importers.models import ImportReceipt, ImportRun
+from importers.registry import installed_importers
 from importers.runs import report_lines, uploads
+from importers.runs.import_totals import ImportTotals, format_sum
 from importers.runs.preview import ExportPreview, preview_export
 from importers.runs.store import ensure_connection, find_run, latest_runs
 from importers.runs.uploads import Upload, answer, dismiss, find_waiting, list_waiting, locate
 from operations import jobs
-from owner.import_forms import COLUMN_LABELS, SendForm, WishForm
-from owner.import_results import (
-    AccountResult,
-    BarPart,
-    account_results,
-    receipt_groups,
-    run_bar,
+from owner.own_addresses import (
+    FIELD,
+    OwnAddressesField,
+    add_addresses,
+    known_addresses,
+    names_senders,
 )
-from owner.own_addresses import FIELD, add_addresses, names_senders
-from owner.site import OwnerAdmin, owner_site, page
+from owner.preferences import base_language
+from owner.records.periods import zone_name
+from owner.records.record_urls import stream_url
+from owner.site import OwnerAdmin, owner, owner_site, page
 from owner.text import escape_invisible, format_time, pluralize
+
+COLUMN_PREFIX = "column_"
+COLUMN_LABELS = {
+    "date": "Date",
+    "amount": "Amount",
+    "debit": "Money out",
+    "credit": "Money in",
+    "direction": "In or out",
+    "currency": "Currency",
+    "counterparty": "Name of the other side",
+    "counterparty_account": "Account of the other side",
+    "memo": "Purpose",
+    "account": "Your account",
+    "kind": "Kind",
+    "category": "Category",
+    "reference": "Reference",
+    "status": "Status",
+    "fee": "Fee",
+    "balance": "Balance",
+}
+MAIN_COLUMNS = frozenset({"date", "amount", "counterparty", "memo"})
+"""Columns whose menus are always shown; of the others, those that were recognized or chosen."""
+
+
+class FilesInput(forms.FileInput):
+    allow_multiple_selected = True
+
+
+class FilesField(forms.FileField):
+    """One file or several, cleaned to a list."""
+
+    @override
+    def clean(self, data: Any, initial: Any = None) -> Any:
+        files = data if isinstance(data, list) else [data]
+        return [super(FilesField, self).clean(each, initial) for each in files or [None]]
+
+
+class SendForm(forms.Form):
+    file = FilesField(
+        label="Files",
+        widget=FilesInput(attrs={"multiple": True}),
+        help_text="As you downloaded them: a zip archive, a mailbox (.mbox), a calendar (.ics),"
+        " contacts (.vcf), a bank statement, a chat, export.xml, a text or a PDF.",
+    )
+
+
+class WishForm(forms.Form):
+    connection = forms.CharField(
+        label="Connection",
+        required=False,
+        help_text="The name of the one that this belongs to, such as Work mail. A new one is made"
+        " where there is none. Left empty, each kind has its own.",
+    )
+    kind = forms.ChoiceField(
+        label="Kind",
+        required=False,
+        choices=[
+            ("", "As recognized"),
+            *((kind.name, kind.title) for kind in installed_importers()),
+        ],
+    )
+    timezone = forms.CharField(
+        label="Time zone",
+        initial=zone_name,
+        help_text="Where times that have no zone are meant, such as Europe/Berlin.",
+    )
+    date_order = forms.ChoiceField(
+        label="Dates such as 03/04/2026",
+        required=False,
+        choices=[
+            ("", "As the export shows"),
+            *zip(
+                DATE_ORDERS,
+                ("Day first", "Month first", "Year first", "Year of the era Reiwa first"),
+                strict=True,
+            ),
+        ],
+    )
+    languages = forms.CharField(
+        label="Languages",
+        required=False,
+        initial=lambda: base_language(owner().language),
+        help_text="Of the texts, for a new connection: en, de.",
+    )
+    own_addresses = OwnAddressesField(initial=lambda: "\n".join(known_addresses()))
+    account = forms.CharField(
+        label="Account",
+        required=False,
+        help_text="Of a bank statement that does not name it, such as Savings.",
+    )
+    decimal = forms.ChoiceField(
+        label="Amounts such as 1,234",
+        required=False,
+        choices=[
+            ("", "As the export shows"),
+            ("comma", "A comma before the cents"),
+            ("point", "A point before the cents"),
+        ],
+    )
+    signs = forms.ChoiceField(
+        label="Amounts without a minus sign",
+        required=False,
+        choices=[
+            ("", "As the export shows"),
+            ("as-written", "They arrive"),
+            ("inverted", "They are purchases with a card"),
+        ],
+    )
+
+    def __init__(
+        self,
+        data: Mapping[str, str] | None = None,
+        *,
+        samples: Sequence[FileSample] = (),
+        asks_addresses: bool = False,
+    ) -> None:
+        """Offer the columns of the samples, and show what their values mean in each choice."""
+        super().__init__(data)
+        if not asks_addresses:
+            del self.fields[FIELD]
+        for name in ("date_order", "decimal"):
+            menu = cast("forms.ChoiceField", self.fields[name])
+            texts = next((each.readings[name] for each in samples if each.readings.get(name)), {})
+            if texts:
+                menu.widget = forms.RadioSelect()
+            menu.choices = [
+                (value, f"{label}: {escape_invisible(texts[value])}" if value in texts else label)
+                for value, label in cast("list[tuple[str, str]]", menu.choices)
+            ]
+        detected = dict.fromkeys(each.language for each in samples if each.language)
+        if detected:
+            self.fields["languages"].initial = ", ".join(detected)
+        headers = list(dict.fromkeys(filter(None, (n for each in samples for n in each.header))))
+        read = {name: column for each in reversed(samples) for name, column in each.columns.items()}
+        chosen = {name for name in COLUMN_LABELS if self.data.get(COLUMN_PREFIX + name)}
+        self._shown_columns = MAIN_COLUMNS | set(read) | chosen
+        for name, label in COLUMN_LABELS.items() if headers else ():
+            recognized = escape_invisible(read[name]) if name in read else "none"
+            self.fields[COLUMN_PREFIX + name] = forms.ChoiceField(
+                label=label,
+                required=False,
+                choices=[
+                    ("", f"As recognized: {recognized}"),
+                    *((column, escape_invisible(column)) for column in headers),
+                ],
+            )
+
+    @property
+    def column_menus(self) -> list[forms.BoundField]:
+        return self._columns(are_shown=True)
+
+    @property
+    def folded_menus(self) -> list[forms.BoundField]:
+        return self._columns(are_shown=False)
+
+    def _columns(self, *, are_shown: bool) -> list[forms.BoundField]:
+        return [
+            field
+            for field in self
+            if field.name.startswith(COLUMN_PREFIX)
+            and (field.name.removeprefix(COLUMN_PREFIX) in self._shown_columns) == are_shown
+        ]
+
+    @property
+    def other_fields(self) -> list[forms.BoundField]:
+        return [field for field in self if not field.name.startswith(COLUMN_PREFIX)]
+
+    def wish(self) -> dict[str, str]:
+        """Return the values for ``parse_import_request``; the menus need not be known yet."""
+        names = self.base_fields.keys() - {FIELD}
+        known = {name: str(self.cleaned_data.get(name, "")) for name in names}
+        chosen = {name: self.data.get(COLUMN_PREFIX + name) for name in COLUMN_LABELS}
+        lines = (
+            f"{name}={' '.join(column.splitlines())}" for name, column in chosen.items() if column
+        )
+        return known | {"columns": "\n".join(lines)}
+
+
+PLACES_SHOWN = 50
+MAX_GROUPS = 60
+_LABELS = {
+    "new": "new",
+    "changed": "changed",
+    "unchanged": "unchanged",
+    "left": "not imported",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BarPart:
+    """A part of a bar that is 100 units long. ``kind`` is its style."""
+
+    kind: str
+    x: float
+    width: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccountResult:
+    """What became of the items of one stream, account and currency."""
+
+    name: str
+    stream: str
+    url: str
+    bar: list[BarPart]
+    first: str
+    last: str
+    sum: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptGroup:
+    """The receipts of one reason; ``places`` are the first of them, each with file and detail."""
+
+    problem: str
+    next_step: str
+    count: int
+    is_imported: bool
+    places: list[str] = field(default_factory=list)
+
+    @property
+    def hidden(self) -> int:
+        return self.count - len(self.places)
+
+
+def bar_parts(**counts: int) -> list[BarPart]:
+    """Return the parts of a bar by kind; each that is not empty is at least one unit long."""
+    total = sum(counts.values())
+    parts, x = [], 0.0
+    for kind, count in counts.items():
+        if count:
+            width = max(1.0, round(100 * count / total, 2))
+            parts.append(BarPart(kind, round(x, 2), width, f"{count:,} {_LABELS[kind]}"))
+            x += width
+    return parts
+
+
+def run_bar(run: ImportRun) -> list[BarPart]:
+    return bar_parts(
+        new=run.created, changed=run.updated, unchanged=run.unchanged, left=run.left_out
+    )
+
+
+def account_results(run: ImportRun) -> Iterator[AccountResult]:
+    totals = ImportTotals({})
+    totals.load(run.totals)
+    for (stream, account, currency), total in sorted(totals.totals.items()):
+        unchanged = total.items - total.new - total.changed - total.refused
+        yield AccountResult(
+            name=escape_invisible(totals.names.get(account, account)),
+            stream=stream.replace("_", " "),
+            url=stream_url(run.connection_id, stream),
+            bar=bar_parts(
+                new=total.new, changed=total.changed, unchanged=unchanged, left=total.refused
+            ),
+            first=total.first,
+            last=total.last,
+            sum="" if total.sum is None else format_sum(Decimal(total.sum), currency),
+        )
+
+
+def receipt_groups(run_id: str) -> list[ReceiptGroup]:
+    """Return the receipts of a run by reason: those not imported first, frequent ones first."""
+    receipts = ImportReceipt.unscoped.filter(run_id=run_id)
+    counts = receipts.values("code").annotate(count=Count("pk")).order_by("-count", "code")
+    groups = []
+    for row in counts[:MAX_GROUPS]:
+        text = RECEIPT_TEXTS[ReceiptCode(row["code"])]
+        first = receipts.filter(code=row["code"]).order_by("pk")[:PLACES_SHOWN]
+        places = [escape_invisible(_place(each)) for each in first]
+        next_step = text.page_step or text.next_step
+        groups.append(ReceiptGroup(text.problem, next_step, row["count"], text.is_imported, places))
+    return sorted(groups, key=lambda group: group.is_imported)
+
+
+def _place(receipt: ImportReceipt) -> str:
+    place = ", ".join(filter(None, (receipt.file, receipt.place)))
+    return f"{place}: {receipt.detail}" if receipt.detail else place
+
 
 LEFT_SHOWN = 20
 STATES = {

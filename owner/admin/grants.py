@@ -91,10 +91,6 @@ class SourceFilter(RelatedFilter):
         return Source.unscoped.order_by("display_name", "connector_key")
 
 
-EXPLANATION = (
-    "The app loses this access now. This cannot be undone; to give access again, create a new"
-    " grant."
-)
 LINE = "line"
 
 

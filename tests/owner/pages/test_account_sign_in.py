@@ -292,7 +292,7 @@ def test_answer_counts_once_in_the_session_that_began(
 def test_answer_after_half_an_hour_is_refused(
     http: HttpClient, server: Dovecot, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("owner.account_choices.DRAFT_SECONDS", -1)
+    monkeypatch.setattr("owner.live_accounts.DRAFT_SECONDS", -1)
     answer = begin(http, server, provider)
 
     assert "too old" in http.get(answer_url(answer), follow=True).content.decode()
