@@ -3,7 +3,6 @@
 from django.urls import path
 
 from owner import admin as admin  # registers the admin pages
-from owner.account_sign_in import sign_in_again, sign_in_form, signed_in
 from owner.accounts.setup import set_up
 from owner.accounts.sign_in import (
     add_passkey,
@@ -31,7 +30,15 @@ from owner.grants.narrow_page import narrow_page
 from owner.grants.permission_page import permission_page
 from owner.home_page import remove_demo_data
 from owner.household import owners_page, remove_owner
-from owner.live_accounts import account_choices, account_list, account_page, connect_account
+from owner.live_accounts import (
+    account_choices,
+    account_list,
+    account_page,
+    connect_account,
+    sign_in_again,
+    sign_in_form,
+    signed_in,
+)
 from owner.notifications_page import add_channel, notifications_page
 from owner.oauth.agent_connect import agent_connect, poll_token
 from owner.oauth.authorization_endpoint import authorize
