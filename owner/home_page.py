@@ -165,7 +165,7 @@ def _channels(owner_id: str) -> list[Attention]:
         Attention(
             f"Notifications by {row.get_transport_display().lower()} have not arrived since"
             f" {format_time(row.failing_since)}. {row.problem}",
-            "Mend it",
+            "Correct the channel",
             reverse("notifications"),
         )
         for row in list_channels(owner_id)

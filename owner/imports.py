@@ -147,7 +147,7 @@ class WishForm(forms.Form):
         required=False,
         choices=[
             ("", "As the export shows"),
-            ("as-written", "They arrive"),
+            ("as-written", "They are money in"),
             ("inverted", "They are purchases with a card"),
         ],
     )
@@ -326,7 +326,7 @@ def _place(receipt: ImportReceipt) -> str:
 
 LEFT_SHOWN = 20
 STATES = {
-    ImportRun.Status.RUNNING: "Going on",
+    ImportRun.Status.RUNNING: "Importing",
     ImportRun.Status.FINISHED: "Finished",
     ImportRun.Status.STOPPED: "Stopped; it continues where it stopped",
 }
@@ -389,7 +389,7 @@ def run_lines(run: ImportRun, *, with_accounts: bool = False) -> RunLines:
         (run.unchanged, "unchanged"),
         (run.files, "file" if run.files == 1 else "files"),
         (run.left_out, "not imported"),
-        (run.remarked, "with a remark"),
+        (run.remarked, "adjusted"),
     )
     shown = [pluralize(run.created, "new record"), *(f"{n:,} {word}" for n, word in counts if n)]
     text = f"{STATES[ImportRun.Status(run.status)]}: {', '.join(shown)}"

@@ -45,9 +45,9 @@ class EraseForm(forms.Form):
     """A word where everything goes; a choice where somebody may have to be told."""
 
     untold = forms.BooleanField(
-        label="Do not tell apps, and do not keep its key",
+        label="Erase it without notifying apps",
         required=False,
-        help_text="Apps that were shown it do not learn that it is gone.",
+        help_text="Apps that read it do not learn that it is gone, and its key is not kept for that.",
     )
     word = forms.CharField(label=f"Type “{WORD}”", required=False)
 

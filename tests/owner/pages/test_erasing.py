@@ -75,7 +75,7 @@ def test_the_mail_of_an_attachment_is_named(
 def test_no_deletion_is_published_if_the_owner_chooses_so(world: World, alice: Browser) -> None:
     assert world.get("/v1/streams/messages/records/m1", connection_id=PERSONAL).status == 200
     form = alice.open(record_page(alice).link("Erase this record")).form
-    form.tick("Do not tell apps")
+    form.tick("Erase it without notifying apps")
     alice.press(form)
     assert stored.kinds(PERSONAL, "m1") == ""
 
@@ -83,7 +83,7 @@ def test_no_deletion_is_published_if_the_owner_chooses_so(world: World, alice: B
 def test_a_stream_is_erased_in_the_background_with_progress(world: World, alice: Browser) -> None:
     page = alice.open(at("connection", BANK, "change"))
     watched = alice.press(alice.open(page.link("Erase")).form)
-    assert "Going on" in watched.text
+    assert "Erasing continues while the server runs" in watched.text
     assert len(stored.true_counts()) == 5
     progress = alice.http.get(watched.address.replace("/?", "/progress/?")).json()
     assert progress == {"is_going_on": True, "runs": [{"text": "nothing yet", "percent": 0}]}

@@ -96,7 +96,7 @@ def test_broken_channel_is_on_the_home_page(world: World, alice: Browser) -> Non
     assert "The server's address is unknown or not allowed." in page.text
     home = alice.open("/")
     assert "Notifications by webhook have not arrived since" in home.text
-    assert home.link("Mend it") == "/notifications"
+    assert home.link("Correct the channel") == "/notifications"
 
 
 @pytest.mark.parametrize(
