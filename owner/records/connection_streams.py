@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
@@ -17,7 +16,9 @@ from evidence.access.grant_text import humanize, stream_label
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.models.connections import Connection, StreamState
 from evidence.models.sources import load_declarations
+from evidence.write.erasure_orders import ErasureScope
 from evidence.write.retention import MAX_DAYS, retention_periods, set_retention
+from owner.records import erasure_pages
 from owner.records.record_urls import stream_url
 from owner.site import page
 from owner.text import format_time, pluralize
@@ -43,48 +44,27 @@ def stream_lines(connection: Connection) -> list[StreamLine]:
         for state in StreamState.unscoped.filter(connection=connection).order_by("stream")
     }
     streams = _declared(connection)
-    shown = connection.status != Connection.Status.REVOKED
-    return [
-        _line(
-            name,
-            stream=streams.get(name),
-            state=states.get(name),
-            url=stream_url(connection.pk, name) if shown and name in streams else "",
-            erase_url=erase_url(connection.pk, name) if name in states else "",
-        )
-        for name in [*streams, *(name for name in states if name not in streams)]
-    ]
-
-
-def erase_url(connection_id: str, stream: str) -> str:
-    query = urlencode({"of": "stream", "connection": connection_id, "stream": stream})
-    return f"{reverse('admin:evidence_erase')}?{query}"
+    is_shown = connection.status != Connection.Status.REVOKED
+    lines = []
+    for name in [*streams, *(name for name in states if name not in streams)]:
+        stream, state = streams.get(name), states.get(name)
+        where = {"connection_id": connection.pk, "stream": name}
+        lines.append(StreamLine(
+            label=humanize(name) if stream is None else stream_label(stream),
+            detail="no longer declared" if stream is None
+            else stream.detail or stream.description or "",
+            holds=pluralize(0 if state is None else state.record_count, "record"),
+            latest=format_time(None if state is None else state.latest_emitted_at, never=""),
+            url=stream_url(connection.pk, name) if is_shown and stream is not None else "",
+            erase_url="" if state is None else erasure_pages.url(ErasureScope.STREAM, **where),
+        ))  # fmt: skip
+    return lines
 
 
 def _declared(connection: Connection) -> dict[str, StreamDeclaration]:
     current = connection.source.current_declaration_id
     return (
         {} if current is None else dict(load_declarations([current])[current].declaration.streams)
-    )
-
-
-def _line(
-    name: str,
-    *,
-    stream: StreamDeclaration | None,
-    state: StreamState | None,
-    url: str,
-    erase_url: str,
-) -> StreamLine:
-    return StreamLine(
-        label=humanize(name) if stream is None else stream_label(stream),
-        detail="no longer declared"
-        if stream is None
-        else stream.detail or stream.description or "",
-        holds=pluralize(0 if state is None else state.record_count, "record"),
-        latest=format_time(None if state is None else state.latest_emitted_at, never=""),
-        url=url,
-        erase_url=erase_url,
     )
 
 
@@ -145,8 +125,6 @@ def keep(request: HttpRequest) -> HttpResponse:
 
 def _streams(connection: Connection) -> dict[str, str]:
     """Declared streams by name, and what they are called."""
-    current = connection.source.current_declaration_id
-    streams = {} if current is None else load_declarations([current])[current].declaration.streams
     stored = retention_periods(connection.pk)
-    named = {name: stream_label(stream) for name, stream in streams.items()}
+    named = {name: stream_label(stream) for name, stream in _declared(connection).items()}
     return {name: humanize(name) for name in stored if name and name not in named} | named

@@ -73,7 +73,9 @@ def history(directory: Directory, person: Person, *, after: Position | None) -> 
     found = _first(rows, "-at", "-record_key", limit=TIMELINE_SIZE + 1)
     records = _load(directory, found[:TIMELINE_SIZE])
     has_more = len(found) > TIMELINE_SIZE
-    position = Position(found[TIMELINE_SIZE - 1][3], found[TIMELINE_SIZE - 1][2]) if has_more else None
+    position = (
+        Position(found[TIMELINE_SIZE - 1][3], found[TIMELINE_SIZE - 1][2]) if has_more else None
+    )
     window = TimeRange(found[-1][3] if found else None, None if after is None else after.at)
     own = _replies(person, records, window)
     ordered = sorted([*records, *own], key=_newest_first, reverse=True)
