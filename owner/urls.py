@@ -25,8 +25,7 @@ from owner.backups import (
 )
 from owner.connect_page import connect, connect_status, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
-from owner.grants.give_access_page import give_access
-from owner.grants.narrow_page import narrow_page
+from owner.grants.give_access_page import give_access, narrow_page
 from owner.grants.permission_page import permission_page
 from owner.home_page import remove_demo_data
 from owner.household import owners_page, remove_owner

@@ -1,4 +1,7 @@
-"""Give access: the consent form for an app that has no sign-in of its own, which gets tokens."""
+"""Give access, and narrow it: the consent form for an app without a sign-in of its own, and for less.
+
+An app without a sign-in gets tokens. Narrowing is limited to what the grant allows now.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +9,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
@@ -14,18 +17,20 @@ from typing_extensions import override
 
 from evidence import limits
 from evidence.access.gate import Gate
+from evidence.access.grant_lifecycle import narrow_grant
 from evidence.access.grant_states import CURRENT_STATES, state_of, with_grant_state
 from evidence.access.grants import find_approved_package, issue, lock_sources, register_client
 from evidence.access.owner_scope import grant_scope, preview_scope
 from evidence.access.quotas import set_quotas
 from evidence.errors import ApiException
 from evidence.models.clients import Client
+from evidence.models.grants import Grant
 from evidence.models.owners import current_owner
 from owner.form_fields import set_choices, validate_printable
 from owner.grants.grant_forms import DraftForms, TokensForm
 from owner.grants.grant_pages import issue_tokens, tokens_page
-from owner.grants.grantable_sources import all_grantable, readable_connections
-from owner.grants.preview import StreamDifference, compare_additions
+from owner.grants.grantable_sources import all_grantable, narrowable, readable_connections
+from owner.grants.preview import StreamDifference, compare_additions, compare_gates
 from owner.grants.wizard import HAS_ERRORS, ReviewedForms
 from owner.permissions import owner_required
 
@@ -150,3 +155,76 @@ def _additions(client: Client | None, selection: DraftForms) -> list[StreamDiffe
     before = [Gate(grant_scope(grant, owner_id=current_owner())) for grant in grants]
     selected = [(source.source.source.pk, source.terms) for source in selection.draft.sources]
     return compare_additions(before, Gate(preview_scope(selected, owner_id=current_owner())))
+
+
+NOTHING_LEFT = "Nothing would be left. To remove all access, disconnect the app instead."
+SUMMARY_CHANGED = "Your changes updated the summary. Check it, then choose Narrow access."
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@owner_required
+def narrow_page(request: HttpRequest) -> HttpResponse:
+    """Show the form and its counts, or replace the grant with a narrower one."""
+    grant = _grant_or_404(request)
+    source = narrowable(grant, owner_id=current_owner())
+    if source is None or not source.bounds:
+        messages.error(request, "This grant gives access to nothing, so it cannot be narrowed.")
+        return redirect("connected-apps")
+    data = request.POST if request.method == "POST" else None
+    forms = DraftForms([source], data, latest_expiry=grant.expires_at, selected=True)
+    reviewed = ReviewedForms(request, forms, ["narrow", grant.pk])
+    error = ""
+    if request.POST.get("decision") == "allow":
+        error = reviewed.find_error(nothing_selected=NOTHING_LEFT, changed=SUMMARY_CHANGED)
+        if not error:
+            try:
+                _narrow(grant, forms)
+            except ApiException as refusal:
+                error = refusal.message
+            else:
+                name = grant.package.client.display_name
+                messages.success(request, f"{name} can now read less.")
+                return redirect("connected-apps")
+    return _narrow_form(request, grant, reviewed, error)
+
+
+def _narrow(grant: Grant, forms: DraftForms) -> None:
+    now = timezone.now()
+    [narrowed] = forms.draft.requests(now)
+    narrow_grant(
+        grant.pk,
+        narrowed.streams,
+        connection_ids=narrowed.connection_ids,
+        expires_at=narrowed.expires_at,
+        now=now,
+    )
+
+
+def _narrow_form(
+    request: HttpRequest, grant: Grant, reviewed: ReviewedForms, error: str
+) -> HttpResponse:
+    context = {
+        **reviewed.context(error=error),
+        "here": "connected-apps",
+        "grant": grant,
+        "client_name": grant.package.client.display_name,
+        "limits": None,  # limits do not change
+        "changes": None if reviewed.forms.is_empty else _changes(grant, reviewed.forms),
+    }
+    status = 422 if error else 200
+    return render(request, "owner/grants/narrow.html", context, status=status)
+
+
+def _changes(grant: Grant, forms: DraftForms) -> list[StreamDifference]:
+    """Return what the grant shows now and would no longer show."""
+    [source] = forms.draft.sources
+    after = preview_scope([(source.source.source.pk, source.terms)], owner_id=current_owner())
+    return compare_gates([Gate(grant_scope(grant, owner_id=current_owner()))], Gate(after))
+
+
+def _grant_or_404(request: HttpRequest) -> Grant:
+    rows = with_grant_state(timezone.now()).filter(package__owner_id=current_owner())
+    grant = rows.filter(pk=request.GET.get("grant", "")).first()
+    if grant is None or state_of(grant) not in CURRENT_STATES:
+        raise Http404
+    return grant

@@ -99,14 +99,14 @@ def booking_sums(
     keys = [key for each in transfers for key in (each.from_key, each.to_key)]
     visible = visible.filter([SQL(" AND r.record_key <> ALL(%s)", (keys,))]) if keys else visible
     year = _turnover(visible, roles, year_around, by_month=True)
-    totals = [_sums(currency, pair) for (currency, start), pair in year.items() if start == month]
+    totals = [Sums(currency, *pair) for (currency, start), pair in year.items() if start == month]
     totals.sort(key=lambda each: -each.turnover)
     currencies = [each.label for each in totals] or list(
         dict.fromkeys(currency for currency, _ in year)
     )
     currency = chosen if chosen in currencies else next(iter(currencies), "")
     of_year = {
-        start: _sums("", pair)
+        start: Sums("", *pair)
         for (label, start), pair in year.items()
         if label == currency and isinstance(start, date)
     }
@@ -168,13 +168,9 @@ def _categories(
         for side, amount in enumerate(pair):
             groups[str(category or "")][side] += amount
     return sorted(
-        (_sums(humanize(name), pair) for name, pair in groups.items()),
+        (Sums(humanize(name), *pair) for name, pair in groups.items()),
         key=lambda each: -each.turnover,
     )
-
-
-def _sums(label: str, pair: Sequence[float]) -> Sums:
-    return Sums(label, *pair)
 
 
 def _turnover(

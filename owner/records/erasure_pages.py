@@ -157,19 +157,15 @@ def _wanted(request: HttpRequest) -> tuple[ErasureScope, dict[str, str]]:
     where = {name: said[name] for name in needed[ErasureScope(named)]}
     if not all(where.values()) or any("\0" in each for each in where.values()):
         raise Http404
-    if where and not _mine().filter(pk=where["connection_id"]).exists():
+    if where and not Connection.unscoped.filter(pk=where["connection_id"]).exists():
         raise Http404
     return ErasureScope(named), where
-
-
-def _mine() -> Any:
-    return Connection.unscoped.all()
 
 
 def _name(of: ErasureScope, where: Mapping[str, str]) -> str:
     if of == ErasureScope.OWNER:
         return "Everything that is stored here"
-    label = _mine().get(pk=where["connection_id"]).label
+    label = Connection.unscoped.get(pk=where["connection_id"]).label
     parts = [label]
     if "stream" in where:
         parts.append(humanize(where["stream"]))
@@ -224,7 +220,7 @@ def _known(erasure_id: str) -> Erasure:
 
 
 def _labels() -> dict[str, str]:
-    return {connection.pk: connection.label for connection in _mine()}
+    return {connection.pk: connection.label for connection in Connection.unscoped.all()}
 
 
 def _lines(erasure: Erasure, labels: Mapping[str, str]) -> dict[str, str]:
