@@ -135,7 +135,7 @@ def _grants(owner_id: str, now: datetime) -> Iterator[Notice]:
 
 MAX_APPS = 15
 SIGNATURE = "\nSignature of the ledger, for manage ledger verify --against:\n"
-ACTIVITY = "/admin/evidence/connection/disclosures/"
+ACTIVITY = "/activity"
 
 
 def monthly_digest(owner_id: str, *, since: datetime, now: datetime) -> Iterator[Notice]:

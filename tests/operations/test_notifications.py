@@ -197,6 +197,7 @@ def test_digest_counts_by_app_and_source_once_a_month(
         "“Bob” read 3 records of Mail in 2 answers.",
         "“Dora” read 2 records of Bank in 1 answer and 2 records of Mail in 1 answer.",
     ]
+    assert body["notifications"][0]["url"].endswith("/activity")
     clock.move_to("2027-01-01T00:00:00Z")
     assert announce()[-1] == "In December 2026, no app read anything."
 
