@@ -33,7 +33,7 @@
 # make import-large  generate a 4 GB mailbox, 2 GB of Health and 60,000 bookings, import them, and print memory
 #             and time; MAIL_MB, HEALTH_MB, BOOKINGS change the sizes (bench/importing)
 # make corpus  read the samples of exports in CORPUS=DIR, and print per kind how many are as expected
-# make release  build the wheel, the source distribution and the notes of a version into dist/
+# make release  build the wheels, source distributions and the notes of a version into dist/
 # make screenshots  take the screenshots in docs/; needs chromium and chromedriver
 # make trace  print the path of one request over the demo data: ARGS="search q=invoice" or a path of /v1
 # make format  format the code and apply automatic fixes
@@ -44,10 +44,10 @@ BIN := .venv/bin
 # Every file of every package must have a hash that the lock file names.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -c requirements.lock
 
-GROUPS := dev extras-tests mutation audit conformance release lock
+GROUPS := dev extras-tests mutation audit conformance release packages lock
 
 # Files that must not contain keys or passwords. Tests use made-up ones.
-TREE := .ci .devcontainer .editorconfig .pre-commit-config.yaml Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
+TREE := .ci .devcontainer .editorconfig .pre-commit-config.yaml Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence extras importers manage.py mcp_adapter operations owner pdpp_site
 
 # Without bytecode, each process of the tests compiles the product again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -93,6 +93,7 @@ check-code: .venv/extras-tests
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	cd extras && ../$(BIN)/deptry .
 
 check-types: .venv/extras-tests
 	$(BIN)/mypy
@@ -108,7 +109,7 @@ check-files: .venv/development
 	find $(TREE) -type f -not -name '*.pyc' -exec $(BIN)/detect-secrets-hook --baseline .secrets.baseline {} +
 
 lock: .venv/lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements*.txt $(GROUPS:%=--group %) --output-file requirements.lock $(ARGS)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements*.txt extras/requirements*.txt $(GROUPS:%=--group %) --output-file requirements.lock $(ARGS)
 
 audit: .venv/audit
 	$(BIN)/python -m bench.audit
@@ -164,6 +165,7 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 release: .venv/release
 	rm -rf dist
 	$(BIN)/python -m build
+	$(BIN)/python -m build --outdir dist extras
 	sed -n '/^## $(VERSION)$$/,/^## /{/^## /!p}' CHANGELOG.md > dist/notes.md
 	grep -q . dist/notes.md
 	@echo "Now tag: git tag -a v$(VERSION) -F dist/notes.md"
@@ -186,8 +188,11 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/pip.txt
 	touch $@
 
-.venv/runtime: requirements.txt requirements.lock .venv/pip
-	$(INSTALL) -r requirements.txt
+# The packages and entry points of extras/ are used in place, so that changes need no new installation.
+EXTRAS := extras/pyproject.toml extras/requirements.txt
+.venv/runtime: requirements.txt requirements.lock .venv/pip $(EXTRAS)
+	$(INSTALL) -r requirements.txt -r extras/requirements.txt --group packages
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --editable extras
 	touch $@
 
 .venv/semantic: requirements-semantic.txt .venv/runtime
@@ -202,8 +207,8 @@ clean:
 	$(INSTALL) -r requirements-ocr.txt
 	touch $@
 
-.venv/outlook: requirements-outlook.txt .venv/runtime
-	$(INSTALL) -r requirements-outlook.txt
+.venv/outlook: extras/requirements-outlook.txt .venv/runtime
+	$(INSTALL) -r extras/requirements-outlook.txt
 	touch $@
 
 .venv/development: pyproject.toml .venv/runtime

@@ -40,7 +40,7 @@ def installed_importers() -> tuple[InstalledImporter, ...]:
     """
     own = load_manifest(OWN_PACKAGE, OWN_FOLDER)
     accepted: list[InstalledImporter] = []
-    for package in sorted({entry.value for entry in entry_points(group=GROUP)} - {OWN_PACKAGE}):
+    for package in other_packages(GROUP):
         try:
             found = load_manifest(package, find_folder(package))
             _require_unique(found, (*accepted, *own))
@@ -49,6 +49,11 @@ def installed_importers() -> tuple[InstalledImporter, ...]:
             continue
         accepted += found
     return (*accepted, *own)
+
+
+def other_packages(group: str) -> list[str]:
+    """Return the names of other installed packages that have importers or sources."""
+    return sorted({entry.value for entry in entry_points(group=group)} - {OWN_PACKAGE})
 
 
 def find_folder(package: str) -> Path:

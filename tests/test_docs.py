@@ -61,10 +61,11 @@ def test_every_error_code_is_documented() -> None:
 
 
 def test_every_kind_of_export_is_documented() -> None:
-    manifest = tomllib.loads((ROOT / "importers/importers.toml").read_text())
+    manifests = (ROOT / "importers", ROOT / "extras/pdpp_importers_extra")
+    listed = [tomllib.loads((each / "importers.toml").read_text()) for each in manifests]
     first_column = re.findall(r"^\| (`[^|]+) \|", (DOCS / "importing.md").read_text(), re.MULTILINE)
 
-    kinds = {each["name"] for each in manifest["importers"]}
+    kinds = {each["name"] for manifest in listed for each in manifest["importers"]}
     assert {name for cell in first_column for name in re.findall(r"`([\w-]+)`", cell)} == kinds
 
 

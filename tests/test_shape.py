@@ -11,10 +11,19 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
     "cli", "demo", "evidence", "importers", "mcp_adapter", "operations", "owner", "pdpp_site",
 )  # fmt: skip
-PRODUCT = ("cli", "evidence", "importers", "mcp_adapter", "operations", "owner", "pdpp_site")
+PRODUCT = (
+    "cli",
+    "evidence",
+    "extras",
+    "importers",
+    "mcp_adapter",
+    "operations",
+    "owner",
+    "pdpp_site",
+)
 SOURCES = sorted(
     path
-    for package in PACKAGES
+    for package in (*PACKAGES, "extras")
     for path in (ROOT / package).rglob("*.py")
     if "migrations" not in path.parts
 )

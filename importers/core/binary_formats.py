@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import compressed_rtf
 from pypdf import PdfReader
 from striprtf.striprtf import rtf_to_text
 from tnefparse import TNEF
@@ -119,17 +118,6 @@ def _bodies(tnef: TNEF) -> Iterator[tuple[str, bytes]]:
         if text := read():
             content = text if isinstance(text, bytes) else str(text).encode("utf-8", "replace")
             yield body_type, content
-
-
-def decompress_rtf(content: bytes) -> str:
-    """Return the text of compressed RTF, or "" for damaged content and after the time limit."""
-    if not content:
-        return ""
-    try:
-        with time_limit(TNEF_SECONDS):
-            return rtf_text(compressed_rtf.decompress(content))
-    except (Exception, TimeLimitExceeded):  # noqa: BLE001 - both libraries raise arbitrary errors
-        return ""
 
 
 def rtf_text(content: bytes | None) -> str:

@@ -218,6 +218,10 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "Save it as .docx, .xlsx or .pptx, and import it again.",
         is_imported=True,
     ),
+    ReceiptCode.NEEDS_EXTRA: ReceiptText(
+        "The package pdpp-importers-extra reads this file; it is not installed.",
+        "Install the package beside the server (docs/importing.md), and import the file again.",
+    ),
     ReceiptCode.NEEDS_OFFICE: ReceiptText(
         "The text of Office files needs the extra office; search finds the file by name only.",
         "Install requirements-office.txt with pip, and import the export again.",
@@ -225,7 +229,7 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ),
     ReceiptCode.NEEDS_OUTLOOK: ReceiptText(
         "Data files of Outlook (.pst, .ost) need the extra outlook.",
-        "Install requirements-outlook.txt with pip, and import the file again.",
+        "Install extras/requirements-outlook.txt with pip, and import the file again.",
     ),
     ReceiptCode.NEEDS_OCR: ReceiptText(
         "The text of scans needs the extra ocr; search finds the file by name only.",

@@ -65,6 +65,7 @@ class ReceiptCode(StrEnum):
     NO_TEXT = "no_text"
     LOCKED = "locked"
     OLD_OFFICE = "old_office"
+    NEEDS_EXTRA = "needs_extra"
     NEEDS_OFFICE = "needs_office"
     NEEDS_OUTLOOK = "needs_outlook"
     NEEDS_OCR = "needs_ocr"

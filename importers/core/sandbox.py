@@ -109,11 +109,13 @@ def claim(
     *,
     claimed: Sequence[tuple[int, int]] = (),
     is_chosen: bool = False,
+    lacks_extra: bool = False,
 ) -> Claims:
     """Ask the importers of one package which files they read. Raises ``SandboxError``.
 
     ``claimed`` files belong to other packages. An importer that the owner chose takes a single file
-    without recognizing it.
+    without recognizing it. If the server ``lacks_extra``, files that only the extra package reads
+    have an issue that says so.
     """
     session.send(
         {
@@ -121,6 +123,7 @@ def claim(
             "importers": [[importer.name, importer.object_path] for importer in importers],
             "claimed": claimed,
             "is_chosen": is_chosen,
+            "lacks_extra": lacks_extra,
         }
     )
     message = session.receive()

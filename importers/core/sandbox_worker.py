@@ -27,6 +27,7 @@ from evidence import limits
 from importers.core import isolation
 from importers.core.dates import AS_WRITTEN, DATES, require_plausible
 from importers.core.export_files import Export, ExportFile, fingerprint, open_export
+from importers.core.extra_kinds import extra_kind
 from importers.core.importer import ChoiceNeeded, Importer, Options
 from importers.core.messages import MessageError, read_message, write_message
 from importers.core.results import (
@@ -127,12 +128,16 @@ class Worker:
     def _claim(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the files that each importer claims of those that nobody claimed before.
 
-        An importer that the owner chose takes a single file without recognizing it.
+        An importer that the owner chose takes a single file without recognizing it. Importers are
+        not asked about files that the extra package reads if the request ``lacks_extra``.
         """
         files = self.export.files
         positions = {id(file): position for position, file in enumerate(files)}
         taken = {position for first, last in request["claimed"] for position in range(first, last)}
         unclaimed = [file for file in files if positions[id(file)] not in taken]
+        kinds = [extra_kind(file) if request["lacks_extra"] else None for file in unclaimed]
+        reserved = [(file, kind) for file, kind in zip(unclaimed, kinds, strict=True) if kind]
+        unclaimed = [file for file, kind in zip(unclaimed, kinds, strict=True) if not kind]
         claims, failed = [], []
         for name, object_path in request["importers"]:
             try:
@@ -155,7 +160,8 @@ class Worker:
             "claims": claims,
             "failed": failed,
             "unreadable": [
-                [name, issue.code, issue.detail] for name, issue in self.export.unreadable
+                *([name, issue.code, issue.detail] for name, issue in self.export.unreadable),
+                *([file.name, ReceiptCode.NEEDS_EXTRA, kind] for file, kind in reserved),
             ],
             "unclaimed": [[file.name, file.size] for file in unclaimed],
         }

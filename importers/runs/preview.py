@@ -8,6 +8,7 @@ from typing import Any
 
 from evidence.errors import InvalidRequest
 from importers.core import sandbox
+from importers.core.extra_kinds import EXTRA_PACKAGE
 from importers.core.importer import (
     YEARS_AHEAD,
     ChoiceNeeded,
@@ -20,7 +21,7 @@ from importers.core.key_set import KeySet
 from importers.core.results import Issue, ReceiptCode
 from importers.core.sandbox import ClaimedFiles, Claims
 from importers.core.sandbox_process import SandboxError, Session, parse_issue
-from importers.registry import installed_importers, iter_packages
+from importers.registry import OWN_PACKAGE, installed_importers, iter_packages
 from importers.runs.import_totals import ImportTotals
 from importers.runs.record_feed import AttachmentSpool, RecordFeed, pending_receipts
 from importers.runs.store import (
@@ -109,7 +110,11 @@ class _Survey:
         try:
             with sandbox.open_session(importers[0], self.path) as session:
                 self.claims = sandbox.claim(
-                    session, importers, claimed=claimed, is_chosen=self.request.kind is not None
+                    session,
+                    importers,
+                    claimed=claimed,
+                    is_chosen=self.request.kind is not None,
+                    lacks_extra=self._lacks_extra(importers[0].package),
                 )
                 self.failed += [self._failure(detail) for detail in self.claims.failed]
                 for importer in importers:
@@ -117,6 +122,12 @@ class _Survey:
                         self.parts.append(self._part(session, importer, files))
         except SandboxError as error:
             self.failed.append(self._failure(f"{importers[0].package}: {error}"))
+
+    def _lacks_extra(self, package: str) -> bool:
+        """Return whether files that the extra package reads are kept from this package, ours."""
+        installed = {importer.package for importer in installed_importers()}
+        is_ours = package == OWN_PACKAGE and self.request.kind is None
+        return is_ours and EXTRA_PACKAGE not in installed
 
     def _failure(self, detail: str) -> tuple[str, Issue]:
         return self.path.name, Issue(ReceiptCode.UNREADABLE, detail)

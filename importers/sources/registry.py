@@ -7,7 +7,6 @@ module. The ``sources.toml`` in its folder names its sources, their settings and
 import logging
 from datetime import timedelta
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from importers.registry import (
     find_folder,
     installed_importers,
     object_member,
+    other_packages,
     read_declaration,
     read_entries,
     text_member,
@@ -39,7 +39,7 @@ def installed_sources() -> tuple[InstalledSource, ...]:
     logged.
     """
     accepted = load_manifest(OWN_PACKAGE, OWN_FOLDER)
-    for package in sorted({entry.value for entry in entry_points(group=GROUP)} - {OWN_PACKAGE}):
+    for package in other_packages(GROUP):
         try:
             found = load_manifest(package, find_folder(package))
             _require_unique(found, accepted)

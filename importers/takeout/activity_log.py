@@ -12,8 +12,6 @@ from functools import partial
 from hashlib import sha256
 from urllib.parse import parse_qs, urlsplit
 
-from importers.activity import records
-from importers.activity.records import Repeats
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.json_nodes import (
@@ -28,7 +26,9 @@ from importers.core.json_nodes import (
 from importers.core.moments import parse_written_moment, require_moment, to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import decode, html_to_text, one_line, strip_tags
+from importers.takeout import activity_records as records
 from importers.takeout import youtube_tables
+from importers.takeout.activity_records import Repeats
 
 _VERBS = {
     "Searched for": "searched", "Watched": "watched", "Viewed": "viewed", "Visited": "visited",

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import orjson
 
-from importers.activity import records
 from importers.core.csv_rows import Row, find_header, read_rows
 from importers.core.export_files import ExportFile
 from importers.core.moments import require_moment, to_utc
 from importers.core.results import ExportItems, ParsedItem, ReceiptCode, UnreadableError
+from importers.takeout import activity_records as records
 
 SERVICE = "YouTube"
 

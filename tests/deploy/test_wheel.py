@@ -90,11 +90,15 @@ def status_of(url: str) -> int:
 def test_wheel_serves_in_an_empty_folder(folder: Path) -> None:
     source = copied(BUILT_FROM, folder / "source")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", folder / "dist", source], check=True)
-    [wheel] = (folder / "dist").iterdir()
+    extras = folder / "extras"
+    shutil.copytree(ROOT / "extras", extras, ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", folder / "dist", source, extras], check=True)
+    extra_wheel, wheel = sorted((folder / "dist").iterdir())
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     python = folder / "venv/bin/python"
-    subprocess.run([python, *pip[1:], "install", wheel], check=True)
+    subprocess.run([python, *pip[1:], "install", wheel, extra_wheel], check=True)
+    list_kinds = "from importers.registry import installed_importers as found; print(found())"
+    kinds = subprocess.check_output([python, "-I", "-c", list_kinds], cwd=folder, text=True)
     empty = folder / "empty"
     empty.mkdir()
 
@@ -104,6 +108,7 @@ def test_wheel_serves_in_an_empty_folder(folder: Path) -> None:
         refused = status_of(f"{url}/v1/schema")
 
     assert wheel.name.startswith("pdpp_server-")
+    assert {"name='mbox'", "name='spotify'"} <= {*re.findall(r"name='\w+'", kinds)}
     assert (empty / "var/postgres").is_dir()
     assert statuses
     assert set(statuses) == {200}

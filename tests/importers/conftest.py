@@ -12,17 +12,46 @@ from pathlib import Path
 
 import pytest
 
+from importers import registry
 from importers.authoring.source_kit import SourceTests
 from importers.authoring.test_kit import ImporterTests
 from importers.core import sandbox, source_process
+from importers.core.extra_kinds import EXTRA_PACKAGE
 from importers.core.importer import InstalledImporter
 from importers.core.sandbox_process import Session, open_session
+from importers.sources.registry import installed_sources
 from tests.importers.sandbox_thread import open_in_thread, start_in_thread
 
 
 @pytest.fixture(autouse=True)
 def _workspace(settings: object, tmp_path: Path) -> None:
     settings.PDPP_VAR = tmp_path / "var"  # type: ignore[attr-defined] # pytest-django's proxy
+
+
+@pytest.fixture(autouse=True)
+def _core_alone() -> Iterator[None]:
+    with core_alone():
+        yield
+
+
+@contextmanager
+def core_alone() -> Iterator[None]:
+    """Hide the package of extras/, whose tests are in tests/extras."""
+    entry_points = registry.entry_points
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            registry,
+            "entry_points",
+            lambda group: [e for e in entry_points(group=group) if e.value != EXTRA_PACKAGE],
+        )
+        find_installed_again()
+        yield
+    find_installed_again()
+
+
+def find_installed_again() -> None:
+    registry.installed_importers.cache_clear()
+    installed_sources.cache_clear()
 
 
 @contextmanager

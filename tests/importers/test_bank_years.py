@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-import mt940
 import pytest
 
 from tests.importers.imports import latest, receipts, records, run
@@ -61,20 +60,6 @@ def swift(bookings: list[Booking]) -> str:
     return "\n".join([*lines, f":62F:{'D' if total < 0 else 'C'}251231EUR{closing}", "-", ""])
 
 
-def ofx(bookings: list[Booking]) -> str:
-    entries = "".join(
-        f"<STMTTRN><TRNTYPE>OTHER<DTPOSTED>{each.on:%Y%m%d}<TRNAMT>{each.amount}<FITID>{number}"
-        f"<NAME>{escape(each.name[:32])}<MEMO>{escape(each.memo)}</STMTTRN>\n"
-        for number, each in enumerate(bookings)
-    )
-    return (
-        "OFXHEADER:100\nDATA:OFXSGML\nVERSION:102\nENCODING:UNICODE\nCHARSET:NONE\n\n<OFX><BANKMSGSRSV1>"
-        "<STMTTRNRS><TRNUID>1<STMTRS><CURDEF>EUR<BANKACCTFROM><BANKID>37040044<ACCTID>0532013000"
-        f"<ACCTTYPE>CHECKING</BANKACCTFROM><BANKTRANLIST>{entries}</BANKTRANLIST></STMTRS></STMTTRNRS>"
-        "</BANKMSGSRSV1></OFX>"
-    )
-
-
 def qif(bookings: list[Booking]) -> str:
     entries = "".join(
         f"D{each.on:%m/%d/%Y}\nT{each.amount:,.2f}\nP{each.name}\nM{each.memo}\n^\n"
@@ -84,7 +69,7 @@ def qif(bookings: list[Booking]) -> str:
 
 
 LAYOUTS: dict[str, Callable[[list[Booking]], str]] = {
-    "year.xml": camt, "year.sta": swift, "year.ofx": ofx, "year.qif": qif,
+    "year.xml": camt, "year.sta": swift, "year.qif": qif,
 }  # fmt: skip
 
 
@@ -103,18 +88,3 @@ def test_year_of_bookings(tmp_path: Path, name: str) -> None:
     assert len(read) > 100
     run(path)
     assert (latest().created, latest().updated) == (0, 0)
-
-
-def test_year_of_mt940_is_what_another_library_reads(tmp_path: Path) -> None:
-    path = tmp_path / "year.sta"
-    path.write_text(swift(year()))
-
-    run(path)
-
-    expected = sorted(
-        (each.data["date"].isoformat(), each.data["amount"].amount)
-        for each in mt940.parse(path.read_text())
-    )
-    assert expected == sorted(
-        (record["date"], Decimal(str(record["amount"]))) for record in records("transactions")
-    )

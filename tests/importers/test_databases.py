@@ -1,4 +1,4 @@
-"""Messages of Apple's chat.db and the history of browsers."""
+"""Messages of Apple's chat.db."""
 
 import sqlite3
 from contextlib import closing
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management.base import CommandError
 
 from importers.authoring.test_kit import ImporterTests
 from tests.importers.databases import (
@@ -14,24 +13,10 @@ from tests.importers.databases import (
     CHAT_SCHEMA,
     attributed,
     write_database,
-    write_history,
 )
 from tests.importers.imports import content, latest, one, receipts, records, run
-from tests.importers.test_demo_year import chats, parse_time
 
 AT = 1_767_600_000
-BROWSERS = {"chrome": "History", "firefox": "places.sqlite", "safari": "History.db"}
-HOSTILE = [
-    (AT, "Bread", "https://example.org/bread?q=1#top"),
-    (AT, "Bread", "https://example.org/bread?q=1#top"),
-    (AT + 0.25, "Grüße 🍞", "https://example.org/ü"),
-    ("yesterday", "No time", "https://example.org/a"),
-    (None, "None", "https://example.org/b"),
-    (1e12, "Far away", "https://example.org/c"),
-    (AT + 1, None, "https://example.org/" + "x" * 50_000),
-    (AT + 2, "No address", None),
-    (AT + 3, b"\xff\xfe", b"\x00\x01"),
-]
 
 
 def nanoseconds(seconds: float) -> int:
@@ -140,127 +125,13 @@ def test_messages_in_the_log_of_a_database_are_imported(tmp_path: Path) -> None:
     assert receipts() == set()
 
 
-@pytest.mark.slow
-@pytest.mark.django_db
-def test_year_of_messages(tmp_path: Path) -> None:
-    written = [
-        message(
-            number + 1,
-            **{"attributedBody": attributed(data["text"])}
-            if number % 2
-            else {"text": data["text"]},
-            date=nanoseconds(parse_time(data["sent_at"]).timestamp()),
-        )
-        for number, data in chats()
-    ]
-    write_database(
-        tmp_path / "chat.db",
-        CHAT_SCHEMA,
-        message=written,
-        handle=[{"ROWID": 1, "id": "eva@example.org"}],
-        chat=[{"ROWID": 1, "guid": "c"}],
-        chat_message_join=[{"chat_id": 1, "message_id": row["ROWID"]} for row in written],
-    )
-
-    run(tmp_path / "chat.db")
-
-    assert receipts() == set()
-    read = sorted((parse_time(each["sent_at"]), each["text"]) for each in records("messages"))
-    assert read == sorted((parse_time(data["sent_at"]), data["text"]) for _, data in chats())
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("browser", BROWSERS)
-@pytest.mark.parametrize("is_renamed", [False, True])
-def test_history_of_browsers_is_imported(tmp_path: Path, browser: str, is_renamed: bool) -> None:
-    name = "backup.db" if is_renamed else BROWSERS[browser]
-    path = write_history(tmp_path / name, browser, HOSTILE)
-
-    run(path)
-
-    visit = one("activities", title="Grüße 🍞")
-    assert (visit["service"], visit["kind"]) == (browser, "visit")
-    assert (visit["url"], visit["at"]) == ("https://example.org/ü", "2026-01-05T08:00:00.250000Z")
-    assert [each["at"] for each in records("activities") if each["title"] == "No time"] == [None]
-    assert len([each for each in records("activities") if each["title"] == "Bread"]) == 1
-    assert {"bad_date", "no_identity", "text_cut"} == {code for code, _ in receipts()}
-    run(path)
-    assert (latest().created, latest().updated) == (0, 0)
-
-
-@pytest.mark.django_db
-def test_history_of_firefox_for_android_has_milliseconds(tmp_path: Path) -> None:
-    visits = [
-        (str(1_767_600_000_250 + day), f"Page {day}", "https://a.example") for day in range(3)
-    ]
-    path = write_history(tmp_path / "places.sqlite", "firefox", visits)
-
-    run(path)
-
-    assert {each["at"][:10] for each in records("activities")} == {"2026-01-05"}
-
-
-@pytest.mark.django_db
-def test_implausible_dates_are_asked_about(tmp_path: Path) -> None:
-    visits = [(str(9_000_000 + day), f"Page {day}", "https://a.example") for day in range(3)]
-    path = write_history(tmp_path / "History", "chrome", visits)
-
-    with pytest.raises(CommandError, match="Not everything could be imported"):
-        run(path)
-    assert records("activities") == []
-
-    run(path, column=["dates=as-written"])
-    assert {each["at"][:10] for each in records("activities")} == {"1601-01-01"}
-
-
-@pytest.mark.slow
-@pytest.mark.django_db
-@pytest.mark.parametrize("browser", BROWSERS)
-def test_year_of_visits(tmp_path: Path, browser: str) -> None:
-    visits = [
-        (AT - 86_400 * day + hour * 3_600, f"Page {day}", f"https://example.org/{day}/{hour}")
-        for day in range(365)
-        for hour in range(3)
-    ]
-    run(write_history(tmp_path / BROWSERS[browser], browser, visits))
-
-    assert receipts() == set()
-    read = sorted((parse_time(each["at"]).timestamp(), each["title"], each["url"])
-                  for each in records("activities"))  # fmt: skip
-    assert read == sorted(visits)
-
-
-class DatabaseTests(ImporterTests):
-    """A database is written for the tests of a class."""
+@pytest.mark.subprocess
+class TestImessage(ImporterTests):
+    importer_name = "imessage"
 
     @pytest.fixture(autouse=True)
     def _export(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        folder = tmp_path_factory.mktemp("export")
-        if self.importer_name == "imessage":
-            self.export = write_chats(folder / "Messages")
-        else:
-            path = folder / BROWSERS[self.importer_name]
-            self.export = write_history(path, self.importer_name, HOSTILE)
+        self.export = write_chats(tmp_path_factory.mktemp("export") / "Messages")
 
 
-@pytest.mark.subprocess
-class TestImessage(DatabaseTests):
-    importer_name = "imessage"
-
-
-@pytest.mark.subprocess
-class TestChrome(DatabaseTests):
-    importer_name = "chrome"
-
-
-@pytest.mark.subprocess
-class TestFirefox(DatabaseTests):
-    importer_name = "firefox"
-
-
-@pytest.mark.subprocess
-class TestSafari(DatabaseTests):
-    importer_name = "safari"
-
-
-del DatabaseTests, ImporterTests
+del ImporterTests

@@ -30,17 +30,12 @@ def test_steps_also_counted_by_watch_are_marked_as_duplicates() -> None:
     assert latest().doubles == 1
 
 
-def test_workout_totals_are_read_from_attributes_and_statistics() -> None:
+def test_workouts_have_totals_and_invalid_records_receipts() -> None:
     run(EXPORT)
 
     running, cycling = one("workouts", sport="Running"), one("workouts", sport="Cycling")
     assert (running["distance"], running["energy"], running["duration_minutes"]) == (5.2, 340, 31.5)
     assert (cycling["distance"], cycling["duration_minutes"]) == (20, 60)
-
-
-def test_invalid_records_get_receipts_with_line_numbers() -> None:
-    run(EXPORT)
-
     assert one("measurements", kind="BodyMass")["started_at"] is None
     assert receipts() == {("bad_date", "line 20"), ("no_identity", "line 21")}
 

@@ -19,7 +19,7 @@ def test_duplicate_messages_are_imported_once() -> None:
     assert latest().items_done == 15
 
 
-def test_headers_with_split_encoded_words_are_decoded() -> None:
+def test_encoded_words_are_decoded_and_from_lines_unquoted() -> None:
     run(MBOX)
 
     mail = one("messages", internet_message_id="plain@example.org")
@@ -30,33 +30,21 @@ def test_headers_with_split_encoded_words_are_decoded() -> None:
     assert mail["received_at"] == "2026-01-05T08:30:00Z"
     assert mail["labels"] == ["Inbox", "Persönlich", "Unread"]
     assert mail["is_read"] is False
-
-
-def test_quoted_from_lines_are_unquoted() -> None:
-    run(MBOX)
-
-    mail = one("messages", internet_message_id="plain@example.org")
     assert mail["body_text"] == (
         "Das Haus ist groß, und der See ist warm.\nFrom the window one sees the alps."
         "\n\nFrom here on it is downhill, said Eva at 10:30."
     )
 
 
-def test_html_message_has_its_visible_text() -> None:
+def test_html_answer_has_its_visible_text_and_thread() -> None:
     run(MBOX)
 
     mail = one("messages", internet_message_id="html@example.org")
     assert mail["body_source"] == "html"
     assert mail["body_text"] == "The plumber comes on Thursday.\n\nPrice 90€"
-
-
-def test_messages_of_a_thread_share_an_id() -> None:
-    run(MBOX)
-
     first = one("messages", internet_message_id="plain@example.org")
-    answer = one("messages", internet_message_id="html@example.org")
-    assert answer["thread_id"] == first["thread_id"]
-    assert answer["in_reply_to"] == "other@example.org"
+    assert mail["thread_id"] == first["thread_id"]
+    assert mail["in_reply_to"] == "other@example.org"
 
 
 @pytest.mark.parametrize(
@@ -75,22 +63,17 @@ def test_malformed_message_keeps_readable_body(message_id: str, words: str) -> N
     assert words in one("messages", internet_message_id=message_id)["body_text"]
 
 
-def test_invalid_date_is_replaced_by_date_of_arrival() -> None:
+def test_invalid_date_is_replaced_and_nesting_depth_is_limited() -> None:
     run(MBOX)
 
     mail = one("messages", internet_message_id="feb30@example.org")
     assert mail["received_at"] == "2026-03-02T11:00:00Z"
     assert ("bad_date", "message 5") in receipts()
-
-
-def test_nesting_depth_is_limited() -> None:
-    run(MBOX)
-
     assert one("messages", internet_message_id="deep@example.org")["body_text"] is None
     assert ("nested_too_deeply", "message 8") in receipts()
 
 
-def test_attachments_are_stored_with_their_text() -> None:
+def test_attachments_and_those_of_winmail_dat_are_stored_with_their_text() -> None:
     run(MBOX)
 
     mail = one("messages", internet_message_id="contract@example.org")
@@ -101,11 +84,6 @@ def test_attachments_are_stored_with_their_text() -> None:
     assert "The deposit is 2340 euros." in contract["text"]
     assert content(contract["blob_ref"]).startswith(b"%PDF-1.4")
     assert "1900 euros" in one("attachments", filename="the old contract")["text"]
-
-
-def test_winmail_dat_attachments_are_extracted() -> None:
-    run(MBOX)
-
     minutes = one("attachments", filename="minutes.txt")
     assert minutes["text"] == "Minutes of the meeting: the roof is to be mended in spring."
     assert content(minutes["blob_ref"]).startswith(b"Minutes")
@@ -120,19 +98,6 @@ def test_messages_with_same_message_id_are_both_kept() -> None:
         if record["internet_message_id"] == "twice@example.org"
     }
     assert bodies == {"The same mail twice.", "Another mail under the same id."}
-
-
-def test_maildir_messages_have_folder_and_read_flag(tmp_path: Path) -> None:
-    mail = b"From: a@example.org\nMessage-ID: <%d>\nSubject: x\n\nbody %d\n"
-    for number, where in enumerate(["cur/1:2,S", "new/2", ".Archive.2024/cur/3:2,"]):
-        path = tmp_path / "box" / where
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(mail % (number, number))
-
-    run(tmp_path / "box")
-
-    found = {(record["folder"], record["is_read"]) for record in records("messages")}
-    assert found == {("inbox", True), ("inbox", False), ("Archive/2024", False)}
 
 
 def test_eml_file_is_imported_and_other_content_refused(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from evidence.models.records import Blob, RecordChange
 from evidence.write.record_erasure import delete_record
 from importers.mail import bodies
 from tests.importers.imports import connection, content, latest, one, receipts, run
-from tests.importers.test_outlook import as_msg
 
 pytestmark = pytest.mark.django_db
 
@@ -108,17 +107,6 @@ def test_very_long_html_is_cut_with_a_receipt(
 
     assert len(html_of(one("messages"))) == bodies.HTML_MAX_CHARS
     assert {code for code, _ in receipts()} == {"text_cut"}
-
-
-def test_outlook_keeps_html_and_its_pictures(tmp_path: Path) -> None:
-    message = as_msg(mail())
-    message.add_attachment("pot.png", PNG, mime_type="image/png", content_id="pot@x")
-    message.save(tmp_path / "a.msg")
-    run(tmp_path)
-
-    found = one("messages")
-    assert found["body_text"] == PLAIN
-    assert f'src="cid:{one("attachments")["id"]}"' in html_of(found)
 
 
 def test_an_unchanged_mail_is_not_written_again(tmp_path: Path) -> None:

@@ -15,13 +15,12 @@ from importers.authoring.source_kit import Account, SourceTests
 from importers.core.source import ProblemCode, SourceError
 from importers.registry import OWN_FOLDER, OWN_PACKAGE
 from importers.sources.registry import load_manifest
-from tests.importers import radicale_server, webdav_server
+from tests.importers import radicale_server
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.radicale_server import Radicale, run_radicale
 from tests.importers.test_calendar_feed import calendar, event
 from tests.importers.test_dav import card
 from tests.importers.test_feeds import rss
-from tests.importers.webdav_server import WebdavServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
 
@@ -71,28 +70,6 @@ class TestIcs(SourceTests):
             patched.setenv("SSL_CERT_FILE", str(server.authority))
             server.pages = {"/a.ics?token=t-1234": (200, {}, body)}
             yield {"url": server.url("/a.ics?token=t-1234")}
-
-
-class TestWebdav(SourceTests):
-    source_name = "webdav"
-
-    @pytest.fixture(autouse=True)
-    def _served(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        with webdav_server.webdav_server(tmp_path) as server:
-            monkeypatch.setenv("SSL_CERT_FILE", str(server.authority))
-            for number in range(60):
-                server.write(f"Notes/{number}.txt", f"note {number}")
-            server.write("Work/a.md", "# A")
-            self.server: WebdavServer = server
-            yield
-
-    @contextmanager
-    def entered(self) -> Iterator[Mapping[str, str]]:
-        yield {
-            "url": self.server.url(),
-            "user": webdav_server.USER,
-            "password": webdav_server.PASSWORD,
-        }
 
 
 class TestImap(SourceTests):

@@ -134,6 +134,8 @@ def test_connections_are_pooled_unless_a_pooler_does_it() -> None:
 
 
 REQUIREMENTS = [ROOT / f"requirements{extra}.txt" for extra in ("", "-semantic")]
+REQUIREMENTS += [ROOT / "extras/requirements.txt"]
+LISTS = [path for folder in (ROOT, ROOT / "extras") for path in folder.glob("requirements*.txt")]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_every_package_that_make_installs_is_locked_with_hashes() -> None:
     lock = (ROOT / "requirements.lock").read_text().replace("\\\n", " ")
     locked = {line.split()[0] for line in lock.splitlines() if " --hash=sha256:" in line}
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"].values()
-    lists = "".join(path.read_text() for path in ROOT.glob("requirements*.txt"))
+    lists = "".join(path.read_text() for path in LISTS)
     named = [line.split()[0] for line in lists.splitlines()]
     named += [requirement for group in groups for requirement in group]
     plain = {re.sub(r"\[.*\]", "", each).replace("tessdata.", "tessdata-") for each in named}

@@ -10,12 +10,8 @@ import pytest
 from django.utils import timezone
 
 from evidence.write.record_erasure import delete_record
-from tests.importers.dovecot import Dovecot, message, run_dovecot
-from tests.importers.imports import connection, content, latest, one, records, run
-from tests.importers.needs import OUTLOOK
-from tests.importers.outlook_data_file import Mail
-from tests.importers.syncing import connect, run_sync
-from tests.importers.test_outlook import (
+from tests.extras.outlook_data_file import Mail
+from tests.extras.test_outlook import (
     AUTHOR,
     AUTHOR_ADDRESS,
     FILE_CONTENT,
@@ -27,6 +23,10 @@ from tests.importers.test_outlook import (
     as_msg,
     write_data_file,
 )
+from tests.importers.dovecot import Dovecot, message, run_dovecot
+from tests.importers.imports import connection, content, latest, one, records, run
+from tests.importers.needs import OUTLOOK
+from tests.importers.syncing import connect, run_sync
 
 pytestmark = pytest.mark.django_db
 

@@ -8,7 +8,9 @@ from email.utils import format_datetime
 from hashlib import sha256
 from itertools import pairwise
 
-from importers.core.binary_formats import decompress_rtf
+import compressed_rtf
+
+from importers.core.binary_formats import TimeLimitExceeded, rtf_text, time_limit
 from importers.core.results import Issue, ParsedItem, ReceiptCode
 from importers.core.text import decode, html_to_text, one_line, replace_unstorable, text_prefix
 from importers.mail.bodies import Body, DisplayedText, select_alternative
@@ -22,6 +24,7 @@ FILES_MAX_BYTES = 96 * 1024 * 1024
 MAX_FILES = 1_000
 MAX_DEPTH = 10
 MAX_CATEGORIES = 100
+_RTF_SECONDS = 5.0
 
 _SUBJECT, _CLASS, _TRANSPORT_HEADERS = 0x0037, 0x001A, 0x007D
 _SENT_AT, _DELIVERED_AT, _CREATED_AT, _FLAGS = 0x0039, 0x0E06, 0x3007, 0x0E07
@@ -228,11 +231,20 @@ def _body(properties: MapiProperties) -> Body:
     html = _html(properties).strip()
     texts = [DisplayedText(plain), DisplayedText(html_to_text(html), html)]
     chosen = select_alternative([[each] for each in texts if each.text])
-    if not chosen and (rtf := decompress_rtf(properties.content(_RTF))):
+    if not chosen and (rtf := _decompress_rtf(properties.content(_RTF))):
         chosen = [DisplayedText(rtf)]
     if not chosen:
         return Body(html=html)
     return Body(chosen[0].text, "html" if chosen[0].html else "plain", html)
+
+
+def _decompress_rtf(content: bytes) -> str:
+    """Return the text of compressed RTF, or "" for damaged content and after the time limit."""
+    try:
+        with time_limit(_RTF_SECONDS):
+            return rtf_text(compressed_rtf.decompress(content)) if content else ""
+    except (Exception, TimeLimitExceeded):  # noqa: BLE001 - both libraries raise arbitrary errors
+        return ""
 
 
 def _html(properties: MapiProperties) -> str:

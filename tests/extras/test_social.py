@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pdpp_importers_extra.meta_archive import repair_text
 
 from importers.authoring.test_kit import read_export
-from importers.social.meta_archive import repair_text
-from tests.importers.imports import latest, one, receipts, records, run
-from tests.importers.torture_kit import GeneratedExportTests, issue_codes
-from tests.importers.year_of_networks import (
+from tests.extras.year_of_networks import (
     break_text,
     write_facebook,
     write_instagram,
@@ -20,6 +18,8 @@ from tests.importers.year_of_networks import (
     write_script,
     write_x,
 )
+from tests.importers.imports import latest, one, receipts, records, run
+from tests.importers.torture_kit import GeneratedExportTests, issue_codes
 
 
 class TestFacebook(GeneratedExportTests):

@@ -1,23 +1,24 @@
 """Files of a WebDAV server are kept up to date as documents, from a real server."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from django.utils import timezone
 
 from importers.authoring.https_server import https_server
+from importers.authoring.source_kit import SourceTests
 from importers.core.source import ProblemCode, SourceError
 from importers.core.text_recognition import LANGUAGES_VARIABLE
 from importers.sources.account_store import set_credential
 from importers.sources.status import status_lines
-from tests.importers.cutting_proxy import cutting_proxy
+from tests.extras.webdav_server import PASSWORD, USER, WebdavServer, webdav_server
 from tests.importers.imports import connection, content, one, records, run
 from tests.importers.needs import OCR
-from tests.importers.syncing import account_of, connect_details, details_of, kill_sync, run_sync
+from tests.importers.syncing import account_of, connect_details, details_of, run_sync
 from tests.importers.test_text_recognition import SENTENCE, saved
-from tests.importers.webdav_server import PASSWORD, USER, WebdavServer, webdav_server
 
 pytestmark = pytest.mark.django_db
 
@@ -204,43 +205,6 @@ def test_server_that_asks_for_digest_gets_no_password_after_it(
 
 
 @pytest.mark.slow
-def test_connection_cut_anywhere_loses_and_doubles_nothing(server: WebdavServer) -> None:
-    names = [f"Notes/{number % 3}/{number}.txt" for number in range(12)]
-    for name in names:
-        server.write(name, f"this is {name} " * 500)
-    with cutting_proxy(server.port) as proxy:
-        pk = connect_details(details(server, url=server.url(port=proxy.port)))
-        for cut_after in range(1_000, 90_000, 6_000):
-            proxy.cut_after = cut_after
-            run_sync(pk)
-        proxy.cut_after = None
-        report = run_sync(pk)
-
-    assert report.is_complete
-    assert paths() == sorted(names)
-    assert all(one("documents", path=name)["text"].startswith("this is") for name in names)
-
-
-@pytest.mark.slow
-@pytest.mark.django_db(transaction=True)
-def test_killed_run_continues_without_loss_or_duplicate(server: WebdavServer) -> None:
-    names = [f"Notes/{number % 10}/{number}.txt" for number in range(100)]
-    for name in names:
-        server.write(name, f"this is {name}")
-    pk = connect(server)
-    for _ in range(2):
-        kill_sync(pk)
-    server.requests.clear()
-    stored = len(paths())
-
-    run_sync(pk)
-
-    assert stored > 0
-    assert sum(method == "GET" for method, _ in server.requests) <= 100 - stored
-    assert paths() == sorted(names)
-
-
-@pytest.mark.slow
 def test_large_file_is_left_out_with_a_note(server: WebdavServer) -> None:
     with server.write("Notes/a.txt", "").open("wb") as file:
         file.truncate(70 * 1024 * 1024)
@@ -315,3 +279,30 @@ def test_listing_names_nothing_outside_of_its_folder(monkeypatch: pytest.MonkeyP
 
     assert account_of(pk).settings["containers"] == ["/", "Notes"]
     assert {path for _, path, _ in server.requests} == {"/dav/", "/dav/Notes/"}
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+class TestWebdav(SourceTests):
+    source_name = "webdav"
+
+    @pytest.fixture(autouse=True)
+    def _served(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        with webdav_server(tmp_path) as server:
+            monkeypatch.setenv("SSL_CERT_FILE", str(server.authority))
+            for number in range(60):
+                server.write(f"Notes/{number}.txt", f"note {number}")
+            server.write("Work/a.md", "# A")
+            self.server: WebdavServer = server
+            yield
+
+    @contextmanager
+    def entered(self) -> Iterator[Mapping[str, str]]:
+        yield {
+            "url": self.server.url(),
+            "user": USER,
+            "password": PASSWORD,
+        }
+
+
+del SourceTests

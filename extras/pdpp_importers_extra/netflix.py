@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import datetime, time
 from functools import partial
 
-from importers.activity import records
 from importers.core.csv_rows import Row, find_header, iter_rows
 from importers.core.dates import detect_date_order, normalize, parse_date
 from importers.core.export_files import ExportFile, iter_items
@@ -20,6 +19,7 @@ from importers.core.results import (
     ReceiptCode,
     UnreadableError,
 )
+from importers.takeout import activity_records as records
 
 SERVICE = "Netflix"
 FIRST_YEAR = 2007

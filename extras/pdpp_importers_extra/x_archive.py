@@ -24,7 +24,7 @@ from importers.core.json_nodes import (
 from importers.core.moments import require_moment, to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import one_line
-from importers.social import records
+from pdpp_importers_extra import social_records as records
 
 SERVICE = "x"
 _PART = re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*window\.YTD\.(\w{1,60})\.part\d+\s*=")

@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Any
 
-from importers.activity import records
-from importers.activity.records import Repeats
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer
 from importers.core.json_nodes import (
@@ -17,6 +15,8 @@ from importers.core.json_nodes import (
 )
 from importers.core.moments import require_moment, to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
+from importers.takeout import activity_records as records
+from importers.takeout.activity_records import Repeats
 
 _KINDS = (
     ("listened", ("master_metadata_track_name", "trackName"), ("master_metadata_album_artist_name", "artistName")),

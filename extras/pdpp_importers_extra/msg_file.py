@@ -17,7 +17,8 @@ from importers.core.results import (
     UnreadableError,
 )
 from importers.mail.mailboxes import MESSAGE_MAX_BYTES
-from importers.mail.outlook import (
+from importers.mail.twins import leave_out_twins
+from pdpp_importers_extra.outlook import (
     MAX_CATEGORIES,
     MAX_DEPTH,
     MapiFile,
@@ -27,7 +28,6 @@ from importers.mail.outlook import (
     find_categories_id,
     parse_outlook_message,
 )
-from importers.mail.twins import leave_out_twins
 
 _PROPERTIES = "__properties_version1.0"
 _STREAM = "__substg1.0_"

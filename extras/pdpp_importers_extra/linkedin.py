@@ -20,7 +20,7 @@ from importers.core.results import (
     UnreadableError,
 )
 from importers.core.text import html_to_text, one_line, truncate
-from importers.social import records
+from pdpp_importers_extra import social_records as records
 
 SERVICE = "linkedin"
 _CONNECTIONS = ("First Name", "Last Name", "Company", "Position", "Connected On")

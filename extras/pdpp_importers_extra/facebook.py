@@ -8,8 +8,8 @@ from importers.core.importer import Importer
 from importers.core.json_nodes import Json, json_line, json_object, json_objects, json_text
 from importers.core.moments import require_moment, unix_to_utc
 from importers.core.results import ReceiptCode, UnreadableError
-from importers.social import records
-from importers.social.meta_archive import (
+from pdpp_importers_extra import social_records as records
+from pdpp_importers_extra.meta_archive import (
     Archive,
     Entry,
     ParseEntry,

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pdpp_importers_extra import pst_file
 
 from evidence.write.record_erasure import delete_record
 from importers.authoring.test_kit import ImporterTests
-from importers.mail import pst_file
-from tests.importers import outlook_data_file
+from tests.extras import outlook_data_file
+from tests.extras.outlook_data_file import CATEGORIES, MESSAGE, Mail, data_file
 from tests.importers.imports import connection, content, latest, one, receipts, records, run
 from tests.importers.needs import OUTLOOK, optional_module
-from tests.importers.outlook_data_file import CATEGORIES, MESSAGE, Mail, data_file
 from tests.importers.test_demo_year import as_mail, parse_time, require_year_of_mail, year_of_mail
+from tests.importers.test_mail_html import PLAIN, PNG, html_of
+from tests.importers.test_mail_html import mail as html_mail
 from tests.world import NOW
 
 
@@ -418,6 +420,18 @@ def test_attached_message_that_the_library_does_not_find_has_a_receipt(
 
     assert receipts() == {("not_supported", "Inbox")}
     assert [each["subject"] for each in records("messages")] == ["Weitergeleitet"]
+
+
+@pytest.mark.django_db
+def test_html_and_its_pictures_are_kept(tmp_path: Path) -> None:
+    written = as_msg(html_mail())
+    written.add_attachment("pot.png", PNG, mime_type="image/png", content_id="pot@x")
+    written.save(tmp_path / "a.msg")
+    run(tmp_path)
+
+    found = one("messages")
+    assert found["body_text"] == PLAIN
+    assert f'src="cid:{one("attachments")["id"]}"' in html_of(found)
 
 
 @pytest.mark.slow

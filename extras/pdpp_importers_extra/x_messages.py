@@ -23,7 +23,7 @@ from importers.core.json_nodes import (
 from importers.core.moments import require_moment, to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import one_line
-from importers.social.x_archive import Account, group_media, part_name, read_account
+from pdpp_importers_extra.x_archive import Account, group_media, part_name, read_account
 
 SERVICE = "x"
 _PARTS = ("direct_messages", "direct_messages_group")

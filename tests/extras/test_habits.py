@@ -11,15 +11,15 @@ import pytest
 
 from importers.authoring.test_kit import read_export
 from importers.core.importer import ChoiceNeeded, Options
-from tests.importers.imports import latest, receipts, records, run
-from tests.importers.torture_kit import GeneratedExportTests, issue_codes
-from tests.importers.year_of_habits import (
+from tests.extras.year_of_habits import (
     write_amazon,
     write_linkedin,
     write_netflix,
     write_spotify,
     write_table,
 )
+from tests.importers.imports import latest, receipts, records, run
+from tests.importers.torture_kit import GeneratedExportTests, issue_codes
 
 
 class TestNetflix(GeneratedExportTests):

@@ -18,7 +18,8 @@ from importers.core.results import (
     ReceiptCode,
     UnreadableError,
 )
-from importers.mail.outlook import (
+from importers.mail.twins import leave_out_twins
+from pdpp_importers_extra.outlook import (
     FILE_CONTENT,
     FILE_METHOD,
     FILE_NAMES,
@@ -32,7 +33,6 @@ from importers.mail.outlook import (
     find_categories_id,
     parse_outlook_message,
 )
-from importers.mail.twins import leave_out_twins
 
 MAGIC = b"!BDN"
 MAX_FOLDERS = 10_000

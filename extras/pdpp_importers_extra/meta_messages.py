@@ -32,7 +32,7 @@ from importers.core.results import (
     ReceiptCode,
     UnreadableError,
 )
-from importers.social.meta_archive import (
+from pdpp_importers_extra.meta_archive import (
     claim_service,
     find_mentioned,
     repair_node,

@@ -1,1 +1,0 @@
-"""Importers of what was watched, heard, searched and ordered."""

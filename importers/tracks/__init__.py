@@ -1,1 +1,0 @@
-"""Importers of tracks that watches, phones and bicycle computers record."""
