@@ -36,11 +36,15 @@ MAX_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLine:
-    """One answer: its streams with the fields that it showed, without values."""
+    """One answer: its streams with the fields that it showed, without values.
+
+    ``counted`` is the number of records behind a number that it showed, such as a sum.
+    """
 
     at: datetime
     route: str
     records: int
+    counted: int | None
     size: int
     request_id: str
     streams: Sequence[tuple[str, str, str]]
@@ -118,6 +122,7 @@ def _line(entry: DisclosureEntry, names: Names) -> AnswerLine:
         at=entry.at,
         route=entry.route,
         records=entry.record_count,
+        counted=entry.counted,
         size=entry.size_bytes,
         request_id=escape_invisible(entry.request_id),
         streams=[

@@ -84,6 +84,14 @@ def test_a_reading_is_told_in_words_and_opens_to_the_records(
     assert opened.has_link("Bob")
 
 
+def test_a_reading_says_how_many_records_a_number_covers(world: World, alice: Browser) -> None:
+    counted = world.get("/v1/streams/messages/aggregate", "dora", metric="count",
+                        connection_id=PERSONAL).body["value"]  # fmt: skip
+    alice.open(PAGE)
+    [(_, to)] = lines(alice)
+    assert f"aggregate · 0 records · numbers over {counted} records" in alice.open(to).text
+
+
 def test_readings_are_separated_by_pauses_and_days(
     world: World, alice: Browser, time_machine: Traveller
 ) -> None:
