@@ -119,6 +119,8 @@ def test_daily_upkeep_writes_the_heads_to_the_folder_of_the_setting(
     kept: World, tmp_path: Path, settings: object
 ) -> None:
     settings.PDPP_LEDGER_FOLDER = str(tmp_path)  # type: ignore[attr-defined]
+    kept.get(LIST)
+    sign_entries(kept.owner_id, now=timezone.now())
     list(background_jobs.upkeep())
     list(background_jobs.upkeep())
 
