@@ -24,9 +24,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from django.conf import settings
 from django.db import DatabaseError, ProgrammingError, connection
+from django.utils import timezone
 from psycopg import sql
 
 from evidence.access.grant_lifecycle import suspend_all
+from evidence.ledger.checkpoints import sign_entries
 from evidence.ledger.verification import VerificationReport, verify
 from evidence.models.owners import across_owners, acting_for
 from operations import key_file
@@ -218,6 +220,7 @@ def verify_restore(restored: RestoreSummary) -> Verification:
 
 def _verify_ledger(owner_id: str) -> VerificationReport:
     with acting_for(owner_id):
+        sign_entries(owner_id, now=timezone.now())  # those of the last seconds before the backup
         return verify(owner_id)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+from datetime import timedelta
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pyrage
 import pytest
+import time_machine
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.utils import timezone
 
 from evidence.access.grants import resume_client
+from evidence.ledger.verification import verify
 from evidence.models.owners import acting_for
 from evidence.write.blobs import put_blob
 from evidence.write.declaration_store import declare
@@ -34,6 +37,7 @@ from operations.backup.archive import NewerFormatError, open_backup, run_to_end
 from operations.backup.keys import BackupError, RecoveryKey
 from operations.backup.restore import MigrationsDifferError, require_restorable, scratch_database
 from operations.backup.table_copy import backup_tables
+from tests.owners import OWNER_ID
 from tests.tools import require_program
 from tests.world import MAIL, NOW, PERSONAL, World, mail
 from tests.write import processes
@@ -416,6 +420,19 @@ def test_age_opens_a_backup_without_this_program(
         opened = sorted(row for (row,) in cursor)
         cursor.execute("DROP TABLE opened")
     assert opened == contents()["evidence_record"]
+
+
+def test_restore_signs_entries_that_nobody_had_signed_at_backup_time(
+    filled: World, tmp_path: Path, key_file: Path
+) -> None:
+    assert filled.get(LIST, "bob").status == 200
+    back_up(tmp_path / "backup", key_file)
+    delete_everything()
+    with time_machine.travel(timezone.now() + timedelta(minutes=5), tick=True):
+        restore(tmp_path / "backup", key_file)
+    with acting_for(OWNER_ID):
+        report = verify(OWNER_ID)
+    assert (report.unsigned, report.problems) == (0, [])
 
 
 @pytest.mark.slow
