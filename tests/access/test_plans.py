@@ -94,6 +94,8 @@ def count_rows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
         return counts
 
     def explained(fetch: Callable[[SQL], Any], statement: SQL) -> Any:
+        if "INSERT INTO" in statement.text:  # the ledger looks shown records up by key
+            return fetch(statement)
         with connection.cursor() as cursor:
             text = "EXPLAIN (ANALYZE, FORMAT JSON) " + statement.text
             cursor.execute(text, statement.values)
