@@ -1,4 +1,4 @@
-"""Read field slices, blobs and related records of visible records."""
+"""Read field slices, blobs and related records of visible records, and keep digests for the ledger."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

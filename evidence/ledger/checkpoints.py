@@ -108,6 +108,7 @@ def _sign_batch(owner_id: str, now: datetime) -> Checkpoint | None:
 
 def entry_from_row(row: Disclosure) -> LedgerEntry:
     return LedgerEntry(
+        owner_id=str(row.owner_id),
         entry_id=row.entry_id,
         chain=row.chain,
         at=row.at,

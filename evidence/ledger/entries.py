@@ -68,6 +68,7 @@ class DisclosedAnswer:
 class LedgerEntry:
     """A row of the ledger without its seal and number. `covered` is JSON text."""
 
+    owner_id: str
     entry_id: UUID
     chain: str
     at: datetime
@@ -102,7 +103,7 @@ class LedgerEntry:
         # PostgreSQL stores microseconds.
         microseconds = round(self.at.timestamp() * 1_000_000)
         columns = (
-            self.entry_id, self.chain, microseconds, self.client_id, self.token_id, self.request_id,
+            self.owner_id, self.entry_id, self.chain, microseconds, self.client_id, self.token_id, self.request_id,
             self.route, self.covered, self.record_count,
             "" if self.counted is None else self.counted, self.size_bytes,
         )  # fmt: skip
@@ -186,6 +187,7 @@ def build_entries(
         named = sorted(digests[key] for key in record_keys(items))
         entries.append(
             LedgerEntry(
+                owner_id=scope.owner_id,
                 entry_id=uuid4(),
                 chain=chain,
                 at=now,

@@ -225,7 +225,7 @@ def export_lines(owner_id: str) -> Iterator[Json]:
         "owner_id": owner_id,
         "public_key": current_key,
         "earlier_public_keys": previous_keys,
-        "hash": "sha256 of each part as <length>:<bytes> - previous digest of the chain, seq, entry_id,"
+        "hash": "sha256 of each part as <length>:<bytes> - previous digest of the chain, seq, owner_id, entry_id,"
         " chain, at in microseconds since 1970, client_id, token_id, request_id, route, covered,"
         " record_count, counted or nothing, size_bytes, the text 'record digests', each record digest"
         " as 16 bytes, seal; numbers as decimal text, the digest before the first row is 32 zero bytes",

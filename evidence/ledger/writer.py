@@ -9,8 +9,8 @@ only while they commit.
 
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -53,9 +53,8 @@ JOIN evidence_disclosedrecord AS d ON d.owner_id = %s AND d.connection_id = n.co
 """
 
 COUNT_DOWN = """
--- Reduce the slack of streams by the records that an answer shows, and return those whose slack is used
--- up. Parameters: owner id, grant ids, streams, records, slack of a stream that was never counted, the
--- same. One query per answer with records.
+-- Reduce the slack of streams by the records that an answer shows. Parameters: owner id, slack of a stream
+-- that was never counted, grant ids, streams, records, that slack. One query per answer with records.
 INSERT INTO evidence_watch AS w (owner_id, grant_id, stream, slack)
 SELECT %s, n.grant_id, n.stream, %s::bigint - n.records
 FROM unnest(%s::text[], %s::text[], %s::bigint[]) AS n(grant_id, stream, records)
@@ -79,11 +78,9 @@ WAIT_FOR_DISK = SQL("SET LOCAL synchronous_commit = on")
 """The commit waits for the disk even where the database would not: no answer may lose its entry."""
 
 
-@contextmanager
-def recorded_read() -> Iterator[None]:
+def recorded_read() -> AbstractContextManager[None]:
     """Open the transaction of a read and its entries, within the time limit of a read."""
-    with time_limited_transaction(settings.PDPP_STATEMENT_TIMEOUT):
-        yield
+    return time_limited_transaction(settings.PDPP_STATEMENT_TIMEOUT)
 
 
 def record_disclosure(scope: Scope, answer: DisclosedAnswer, *, now: datetime) -> None:

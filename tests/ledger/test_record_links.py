@@ -165,7 +165,8 @@ def hash_of(line: dict[str, Any], previous: bytes) -> bytes:
     """Return the hash of an exported row, as the header of the export describes it."""
     time = datetime.fromisoformat(line["at"]).timestamp()
     counted = "" if line["counted"] is None else line["counted"]
-    parts = [previous, line["seq"], line["entry_id"], line["chain"], round(time * 1_000_000)]
+    parts = [previous, line["seq"], OWNER_ID, line["entry_id"], line["chain"]]
+    parts.append(round(time * 1_000_000))
     parts += [line[name] for name in ("client_id", "token_id", "request_id", "route", "covered",
                                       "record_count")]  # fmt: skip
     parts += [counted, line["size_bytes"]]

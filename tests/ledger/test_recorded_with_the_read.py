@@ -11,7 +11,6 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from evidence.access import sql
 from evidence.access.grants import pause_client, revoke_grant, revoke_package
 from evidence.access.sql import SQL
 from evidence.access.tokens import authenticate, revoke_token_id
@@ -197,4 +196,3 @@ def test_no_answer_begins_after_a_revocation_has_committed(committed: World) -> 
     sign_entries(committed.owner_id, now=timezone.now())
     verdict = verify(committed.owner_id)
     assert (verdict.rows, verdict.chains, verdict.problems) == (given, 1, [])
-    assert sql.connection.in_atomic_block is False
