@@ -72,10 +72,6 @@ EVENT_SECRET_OVERLAP: Final = 86_400
 CALLBACK_URL_BYTES: Final = 2_048
 SUBSCRIPTIONS_PER_PACKAGE: Final = 20
 
-# Long polls: seconds (less than the timeout of most proxies), and number of waiting requests.
-WAIT_SECONDS: Final = 50
-WAITING_MOST: Final = 256
-
 # OAuth lifetimes in seconds: codes, access tokens with and without refresh token, unused refresh tokens,
 # time for which a used refresh token may be used again, and pending authorization requests.
 CODE_SECONDS: Final = 120

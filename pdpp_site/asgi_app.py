@@ -10,7 +10,6 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -26,7 +25,6 @@ from operations import access_log, health, schema_version
 from pdpp_site import security_headers
 from pdpp_site.connections import RunningRequests
 from pdpp_site.fair_queue import Callers, FairQueue
-from pdpp_site.long_poll import LongPolls, is_long_poll
 from pdpp_site.mcp_endpoints import QueuePlace, queue_place
 from pdpp_site.request_bodies import MCP_BYTES, RequestBodies, limited_receive
 from pdpp_site.wsgi_bridge import (
@@ -73,7 +71,6 @@ class AsgiApp:
             max_per_client=settings.PDPP_CLIENT_CONNECTIONS,
             proxies=settings.PDPP_TRUSTED_PROXIES,
         )
-        self._long_polls = LongPolls()
         self._probe = ThreadPoolExecutor(1, thread_name_prefix="readyz")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -139,11 +136,7 @@ class AsgiApp:
 
     async def _answer_with_django(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._bodies.read(scope, receive) as body:
-            run = functools.partial(self._run, body=body)
-            if is_long_poll(scope):
-                error = await self._long_polls.answer(run, scope, receive, send)
-            else:
-                error = await run(scope, receive, send)
+            error = await self._run(scope, receive, send, body=body)
         if error is not None:
             raise error
 
@@ -154,7 +147,6 @@ class AsgiApp:
         send: Send,
         *,
         body: RequestBody,
-        extras: Mapping[str, object] = MappingProxyType({}),
     ) -> ApiException | None:
         """Run a complete request when its caller has a place in the queue."""
         is_api = scope["path"].startswith(API)
@@ -163,13 +155,7 @@ class AsgiApp:
         queue.refuse_if_full(caller.name)
         async with queue.place(caller.name):
             on_accepted = {ON_ACCEPTED_KEY: caller.accepted}
-            return await self._django(
-                scope, receive, send, body=body, extras={**extras, **on_accepted}
-            )
-
-    def stop_waiting(self) -> None:
-        """Answer all long polls now, because the server stops."""
-        self._long_polls.end()
+            return await self._django(scope, receive, send, body=body, extras=on_accepted)
 
     async def _answer_ready(self, send: Send) -> None:
         loop = asyncio.get_running_loop()
@@ -207,7 +193,6 @@ class AsgiApp:
                     await lifespans.enter_async_context(endpoint.lifespan())
                 yield
         finally:
-            self._long_polls.close()
             self._django.close()
             self._bodies.close()
             self._probe.shutdown(wait=False, cancel_futures=True)

@@ -57,26 +57,14 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """Calls `ready` when requests are answered, and `ending` before it waits for running requests."""
+    """Calls `ready` when requests are answered."""
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        *,
-        ready: Callable[[], None],
-        ending: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, *, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._table = connection_table()
         config.http = cast(Any, functools.partial(ClientConnection, table=self._table))
         self._ready = ready
-        self._ending = ending
         self._exit: Callable[[], object] = lambda: None
-
-    @override
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._ending()
-        await super().shutdown(sockets)
 
     @override
     async def main_loop(self) -> None:
@@ -152,5 +140,4 @@ def serve(bound: socket.socket, *, ready: Callable[[], None]) -> None:
     _limit_heap()
     # A search in a long text holds the GIL; other threads wait at most this long for it.
     sys.setswitchinterval(SWITCH_SECONDS)
-    server = Server(uvicorn_config(application), ready=ready, ending=application.stop_waiting)
-    server.run(sockets=[bound])
+    Server(uvicorn_config(application), ready=ready).run(sockets=[bound])

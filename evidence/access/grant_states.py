@@ -140,24 +140,6 @@ def live_packages(package_ids: Iterable[str], *, now: datetime) -> frozenset[str
     return frozenset(rows.order_by().values_list("package_id", flat=True))
 
 
-def active_grants_by_token(
-    token_ids: Iterable[str], *, now: datetime
-) -> Mapping[str, frozenset[str]]:
-    """Return the active grants of each active token. Two queries."""
-    tokens = filter_state(with_token_state(now).filter(pk__in=list(token_ids)), GrantState.ACTIVE)
-    packages = dict(tokens.order_by().values_list("token_id", "package_id"))
-    grants = filter_state(
-        with_grant_state(now).filter(package__in=packages.values()), GrantState.ACTIVE
-    )
-    pairs = list(grants.order_by().values_list("package_id", "grant_id"))
-    return {
-        token_id: frozenset(
-            grant_id for owner_package, grant_id in pairs if owner_package == package_id
-        )
-        for token_id, package_id in packages.items()
-    }
-
-
 def granted_stream_names(grant_id: str, *, connector_id: str, owner_id: str) -> frozenset[str]:
     """Return the streams that a grant of a source names, in any state. Raises ``NotFound``."""
     of_source = Q(source__connector_key=connector_id) | Q(source__source_id=connector_id)

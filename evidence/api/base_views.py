@@ -144,8 +144,6 @@ class GrantedView(PublicView):
     is_authorized = False
     answer: Answer | None = None
     """What the handler returned, also where the response is a 304: the client learns that it is current."""
-    discarded = False
-    """Whether the response is never sent, because the request keeps waiting."""
 
     @override
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -235,7 +233,7 @@ class GrantedView(PublicView):
         """
         if response.status_code >= 500:
             transaction.set_rollback(True)
-        elif self.answer is not None and not self.discarded:
+        elif self.answer is not None:
             self._add_entry(response, self.answer.disclosed, counted=self.answer.counted)
         elif response.status_code < 400 and self.answer is None:
             raise UnrecordedAnswerError(type(self).__name__)

@@ -239,15 +239,6 @@ def parse_expand(query: QueryParameters, gate: Gate, visible: VisibleRecords) ->
     return expansion.parse_expand(gate, visible, names=names, limits=maximums)
 
 
-def parse_wait(query: QueryParameters) -> int | None:
-    """Return the seconds of `wait`, if given. Raises InvalidRequest without `changes_since`."""
-    if not query.has("wait"):
-        return None
-    if not query.has("changes_since"):
-        raise InvalidRequest(message="wait requires changes_since.", param="wait")
-    return query.positive_integer("wait", default=1, max_value=limits.WAIT_SECONDS)
-
-
 def target_connection_id(scope: Scope, query: QueryParameters) -> str:
     """Return the named connection, or the only connection of the connector.
 

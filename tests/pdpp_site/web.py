@@ -5,7 +5,7 @@ import http.client
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import SystemRandom
 
@@ -57,16 +57,11 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def served(
-    application: serving.Application,
-    *,
-    port: int = 0,
-    ending: Callable[[], None] = lambda: None,
-) -> Iterator[Web]:
+def served(application: serving.Application, *, port: int = 0) -> Iterator[Web]:
     """The application as production serves it, until the block ends; 0 is any free port."""
     bound = serving.bind("127.0.0.1", port)
     ready = threading.Event()
-    server = serving.Server(serving.uvicorn_config(application), ready=ready.set, ending=ending)
+    server = serving.Server(serving.uvicorn_config(application), ready=ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     try:

@@ -36,11 +36,6 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
     ),
     "cursor": (TEXT, "next_cursor of the previous page, unchanged, with the same query."),
     "changes_since": (TEXT, "beginning, or next_changes_since of an earlier response."),
-    "wait": (
-        _integer(1),
-        "With changes_since: if there are no changes, wait up to this many seconds, at most "
-        f"{limits.WAIT_SECONDS}. A token waits once at a time; a new request ends the previous wait.",
-    ),
     "after": (TEXT, "Only records from this date or time on, by the stream's own time."),
     "before": (TEXT, "Only records before this date or time, by the stream's own time."),
     "order": (_one_of("asc", "desc"), "Oldest or newest first; default desc."),

@@ -22,7 +22,6 @@ from evidence.api.query_parameters import (
     parse_conditions,
     parse_expand,
     parse_fields,
-    parse_wait,
     unmatched_warnings,
 )
 from evidence.api.views import changes
@@ -49,7 +48,7 @@ class RecordsView(GrantedView):
             "window",
             "subject_id",
         }
-        | {"changes_since", "wait", "after", "before"}
+        | {"changes_since", "after", "before"}
         | list_form.PARAMETERS
         | EXPAND_PARAMETERS
     )
@@ -64,7 +63,6 @@ class RecordsView(GrantedView):
         self._check_subject()
         if self.query.has("changes_since"):
             return changes.changes_response(self, stream)
-        parse_wait(self.query)
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
         where = parse_conditions(visible, self.query)
         order = self._order(visible)
