@@ -9,13 +9,13 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
+from evidence.access.change_log import Tombstone
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api.query_parameters import ApiWarning
 from evidence.declarations.declaration import BLOB_REFERENCE, TEXT_TYPE
 from evidence.declarations.roles import currency_field, determine_origin, money_texts
 from evidence.json_text import clip, clip_bytes
 from evidence.ledger.entries import DisclosedItem
-from evidence.read.changes import Tombstone
 from evidence.record_ids import path_segment
 
 Json = dict[str, Any]

@@ -9,11 +9,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from evidence import limits
-from evidence.access.change_log import latest_change_numbers
+from evidence.access.change_log import FeedPosition, latest_change_numbers
 from evidence.access.crypto import new_id
 from evidence.access.gate import Gate
 from evidence.access.grant_states import has_paused_grant
-from evidence.access.record_history import FeedPosition
 from evidence.access.records import VisibleRecords
 from evidence.errors import ApiException, CursorExpired
 from evidence.models.events import Event, Subscription, WatchedStream

@@ -86,7 +86,7 @@ CREATE TABLE evidence_recordchange (
     stream text COLLATE "C" NOT NULL,
     record_key text COLLATE "C" NOT NULL,
     kind text NOT NULL CONSTRAINT change_kind_known CHECK (kind IN ('c', 'u', 'd')),
-    before jsonb,
+    changed text[],
     consent_time_before timestamptz,
     recorded_at timestamptz NOT NULL,
     PRIMARY KEY (owner_id, connection_id, seq)
@@ -463,7 +463,7 @@ class Migration(migrations.Migration):
                         "kind",
                         TextField(choices=[("c", "created"), ("u", "updated"), ("d", "deleted")]),
                     ),
-                    ("before", JSONField(null=True)),
+                    ("changed", ArrayField(TextField(), null=True)),
                     ("consent_time_before", DateTimeField(null=True)),
                     ("recorded_at", DateTimeField()),
                     indexes=[

@@ -1,7 +1,6 @@
 """Keyed hashes of record keys, values and identities.
 
-Both ``write`` and ``access`` compare them. Without the secret, even short values cannot be
-guessed from their hashes.
+Without the secret, even short values cannot be guessed from their hashes.
 """
 
 import hashlib

@@ -74,9 +74,8 @@ class Record(Owned):
 class RecordChange(Owned):
     """One change of one record, append-only, numbered per connection.
 
-    ``before`` maps each changed top-level field to a keyed hash of its previous value (null: the
-    field was absent), so that the changes feed can compare versions without storing old values.
-    It is null for a creation.
+    ``changed`` has the names of the top-level fields that an update changed, added or removed; no
+    values are stored. It is null for a creation and a deletion.
     """
 
     class Kind(models.TextChoices):
@@ -90,7 +89,7 @@ class RecordChange(Owned):
     stream = models.TextField(db_collation="C")
     record_key = models.TextField(db_collation="C")
     kind = models.TextField(choices=Kind.choices)
-    before = models.JSONField(null=True)
+    changed = ArrayField(models.TextField(), null=True)
     consent_time_before = models.DateTimeField(null=True)
     recorded_at = models.DateTimeField()
 

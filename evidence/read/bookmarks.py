@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evidence.access import crypto
+from evidence.access.change_log import FeedItem, FeedPosition
 from evidence.access.crypto import key_for
-from evidence.access.record_history import FeedPosition
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.scope import Scope
 from evidence.errors import CursorExpired
@@ -140,9 +140,7 @@ class FollowedStream:
         place = self.to_json(bookmark, now=now)
         return crypto.encode_cursor(KIND, scope=self.scope, query=self._query, place=place)
 
-    def max_encoded_length(
-        self, bookmark: FeedBookmark, *, items: Iterable[changes.FeedItem]
-    ) -> int:
+    def max_encoded_length(self, bookmark: FeedBookmark, *, items: Iterable[FeedItem]) -> int:
         """Return the length of the longest bookmark after any of the items."""
         text = "v" * encoded_length(len(self.visible.connections))
         ends = [[item.connection.connection_id, item.record_key] for item in items]

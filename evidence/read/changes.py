@@ -2,44 +2,19 @@
 
 A client that reads to the end of the feed has exactly what the grant shows. The first page fixes
 where the feed ends; a record is returned as it is when its page is read. Changes in between are
-returned again next time, unless the client certainly has them.
+returned again next time.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeAlias
 
 import orjson
 
-from evidence.access.change_log import find_candidates
-from evidence.access.record_history import (
-    ChangeCandidate,
-    FeedPosition,
-    LogHead,
-    VisibleChange,
-    last_visible_at,
-    visible_change,
-)
-from evidence.access.records import RecordKey, VisibleRecord, VisibleRecords
-from evidence.access.scope import ConnectionFacts
+from evidence.access.change_log import FeedItem, FeedPosition, LogHead, find_items
+from evidence.access.records import RecordKey, VisibleRecords
 from evidence.errors import CursorExpired
-
-
-@dataclass(frozen=True, slots=True)
-class Tombstone:
-    """A record that was visible at the bookmark and no longer is, for any reason."""
-
-    connection: ConnectionFacts
-    record_key: str
-    gone_at: datetime
-
-
-MAX_CANDIDATES = 1_000
-"""Largest number of candidates per query."""
-
-FeedItem: TypeAlias = VisibleRecord | Tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,26 +67,17 @@ def from_now(visible: VisibleRecords, latest: Mapping[str, int], *, now: datetim
 def page(
     visible: VisibleRecords, bookmark: FeedBookmark, *, limit: int, now: datetime
 ) -> ChangesPage:
-    """Return at most ``limit`` records and tombstones.
+    """Return at most ``limit`` records and tombstones. One query.
 
-    Runs one query, and more if candidates turn out unchanged. Raises CursorExpired if the required
-    history was deleted.
+    Raises CursorExpired if the required history was deleted.
     """
     if bookmark.times != time_layout_digest(visible):
         raise CursorExpired(message="The time field of the stream changed after the bookmark.")
     if bookmark.until_at is None:
         bookmark = replace(_with_new_connections(bookmark, visible), until_at=now)
-    items: list[FeedItem] = []
-    heads: Mapping[str, LogHead] = {}
-    after, batch_size, has_more = bookmark.after, limit + 1, True
-    while has_more and len(items) <= limit:
-        heads, batch = find_candidates(visible, bookmark.positions, after=after, limit=batch_size)
-        _require_history(bookmark, heads)
-        bookmark = replace(bookmark, positions=_with_upper_bounds(bookmark.positions, heads))
-        items += filter(None, (_feed_item(visible, row, bookmark.positions) for row in batch))
-        has_more = len(batch) == batch_size
-        after = RecordKey(batch[-1].connection_id, batch[-1].record_key) if batch else after
-        batch_size = min(2 * batch_size, MAX_CANDIDATES)
+    heads, items = find_items(visible, bookmark.positions, after=bookmark.after, limit=limit + 1)
+    _require_history(bookmark, heads)
+    bookmark = replace(bookmark, positions=_with_upper_bounds(bookmark.positions, heads))
     end = _bookmark_at_end(bookmark, heads)
     return ChangesPage(items[:limit], len(items) > limit, bookmark, end)
 
@@ -166,24 +132,3 @@ def _require_history(bookmark: FeedBookmark, heads: Mapping[str, LogHead]) -> No
         too_old = head.kept_since is not None and at < head.kept_since
         if too_old or not head.pruned_seq <= floor <= head.seq:
             raise CursorExpired(message="The bookmark is older than the stored history.")
-
-
-def _feed_item(
-    visible: VisibleRecords, candidate: ChangeCandidate, positions: Mapping[str, FeedPosition]
-) -> FeedItem | None:
-    position = positions[candidate.connection_id]
-    if position.since is None:
-        return candidate.record
-    found = visible_change(
-        candidate.changes,
-        None if candidate.record is None else candidate.record.data,
-        fields=candidate.grant.terms.fields,
-        position=position,
-        until=position.until or 0,
-    )
-    if found is VisibleChange.SAME:
-        return None
-    if found is VisibleChange.SHOWN:
-        return candidate.record
-    facts = visible.connection_for[candidate.connection_id]
-    return Tombstone(facts, candidate.record_key, last_visible_at(candidate.changes))

@@ -5,7 +5,7 @@ does not affect the outcome. The connections stay locked until the transaction e
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from evidence.write.derivation import (
     Derived,
     StoredRecord,
     emitted_times,
-    previous_digests,
     record_row,
 )
 from evidence.write.locks import LockedConnection, save_change_numbers
@@ -89,9 +88,7 @@ class ChangeSet:
         emitted_at, times = emitted_times(
             current, data=version.data, changed=changed, emitted_at=version.emitted_at
         )
-        seq = self._add_change(
-            ref, Kind.UPDATED, previous_digests(current.data, changed), current.consent_time
-        )
+        seq = self._add_change(ref, Kind.UPDATED, current.consent_time, changed)
         self._set_row(
             ref, version, StoredRecord(version.data, emitted_at, times, version.consent_time, seq)
         )
@@ -105,12 +102,7 @@ class ChangeSet:
     def delete(self, ref: RecordId, *, emitted_at: datetime | None) -> None:
         """Delete a record that exists, and leave a tombstone."""
         current = self.records.pop(ref)
-        self._add_change(
-            ref,
-            Kind.DELETED,
-            previous_digests(current.data, list(current.data)),
-            current.consent_time,
-        )
+        self._add_change(ref, Kind.DELETED, current.consent_time)
         self.record_rows[ref] = self.search_rows[ref] = None
         self.stale_vectors[ref] = None
         self._count(ref, -1, emitted_at)
@@ -157,8 +149,8 @@ class ChangeSet:
         self,
         ref: RecordId,
         kind: Kind,
-        hashes: Mapping[str, str | None] | None = None,
         consent_time: datetime | None = None,
+        changed: Sequence[str] = (),
     ) -> int:
         seq = self.connections[ref.connection_id].next_seq()
         self.change_rows.append(
@@ -170,7 +162,7 @@ class ChangeSet:
                 copy_format.text(ref.stream),
                 copy_format.text(ref.record_key),
                 kind.value.encode(),
-                copy_format.NULL if hashes is None else copy_format.json(hashes),
+                copy_format.text_array(changed),
                 copy_format.timestamp(consent_time),
                 self._recorded_at,
             )

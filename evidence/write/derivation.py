@@ -19,7 +19,6 @@ from evidence.declarations.storage_layout import (
     typed_columns,
 )
 from evidence.declarations.values import parse_instant, sort_key
-from evidence.models.digests import value_digest
 from evidence.search.analysis import VERSION
 from evidence.search.analysis.tsvector import IndexedField, encode_lexemes
 from evidence.write import copy_format
@@ -60,11 +59,6 @@ def json_equal(left: object, right: object) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(json_equal, left, right))
     return isinstance(left, bool) == isinstance(right, bool) and left == right
-
-
-def previous_digests(old: Mapping[str, Any], fields: list[str]) -> dict[str, str | None]:
-    """Return keyed hashes of the previous values of ``fields``; None for an absent field."""
-    return {name: value_digest(old[name]) if name in old else None for name in fields}
 
 
 def emitted_times(

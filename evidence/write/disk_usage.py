@@ -39,7 +39,7 @@ GROUP BY s.connection_id
 """
 ROW_BYTES: Final[Mapping[str, str]] = {
     "evidence_record": "400 + pg_column_size(t.data)",
-    "evidence_recordchange": "250 + coalesce(pg_column_size(t.before), 0)",
+    "evidence_recordchange": "250 + coalesce(pg_column_size(t.changed), 0)",
     "evidence_searchtext": "200 + 2 * pg_column_size(t.terms) + coalesce(pg_column_size(t.word_order), 0)",
     "evidence_passage": "250 + 2 * coalesce(pg_column_size(t.embedding), 0)",
 }

@@ -29,13 +29,11 @@ DELETE_LINKS = "DELETE FROM evidence_disclosedrecord"
 LOCK_RECORDS = "SELECT FROM evidence_record"
 DELETE_CHANGES = "DELETE FROM evidence_recordchange"
 
-# With the secret, a hash confirms guesses of an erased value, and the name of an undeclared field is
-# personal data itself.
-CLEAR_VALUE_HASHES = """
-UPDATE evidence_recordchange SET before = coalesce((
-    SELECT jsonb_object_agg(b.field, CASE b.hash WHEN 'null' THEN b.hash ELSE '""' END)
-    FROM jsonb_each(before) AS b(field, hash) WHERE b.field = ANY(%s)
-), '{}')
+# The name of an undeclared field is personal data itself.
+CLEAR_UNDECLARED_NAMES = """
+UPDATE evidence_recordchange SET changed = ARRAY(
+    SELECT name FROM unnest(changed) AS name WHERE name = ANY(%s)
+)
 """
 BY_KEYS = " WHERE owner_id = %s AND connection_id = %s AND stream = %s AND record_key = ANY(%s)"
 # Only records that a client has seen need a tombstone. Token ``signed-in`` is the owner's own pages.
@@ -65,7 +63,7 @@ def delete_record(
 ) -> bool:
     """Erase one record with its blobs, and leave a tombstone. Returns whether it existed.
 
-    ``suppress`` also clears its value hashes and makes imports skip it. Raises
+    ``suppress`` also clears names of undeclared fields from its history and makes imports skip it. Raises
     ``ConnectionNotFound``.
     """
     ref = RecordId(connection_id, stream, record_key)
@@ -73,7 +71,7 @@ def delete_record(
         locked = lock_connection(connection_id)
         existed = bool(_delete(locked, [ref], suppress=suppress, now=now))
         if suppress:
-            _clear_value_hashes(locked, stream, [record_key])
+            _clear_undeclared_names(locked, stream, [record_key])
             suppress_keys([ref], now)
     return existed
 
@@ -93,7 +91,7 @@ def delete_stream(connection_id: str, *, stream: str, now: datetime, suppress: b
                 return erased
             erased += len(_delete(locked, refs, suppress=suppress, now=now))
             if suppress:
-                _clear_value_hashes(locked, stream, [ref.record_key for ref in refs])
+                _clear_undeclared_names(locked, stream, [ref.record_key for ref in refs])
                 suppress_keys(refs, now)
 
 
@@ -123,7 +121,7 @@ def erase_records(
     seen = _keys_with_traces(connection_id, stream, keys) if tombstones else set()
     existing = _delete(locked, refs, suppress=True, now=now, counts=counts)
     rows.delete_blobs(refs)
-    _clear_value_hashes(locked, stream, keys)
+    _clear_undeclared_names(locked, stream, keys)
     suppress_keys(refs, now)
     unseen = [key for key in keys if key not in seen]
     counts.removed["history entries"] += _execute(DELETE_CHANGES, connection_id, stream, unseen)
@@ -178,13 +176,13 @@ def _keys_with_traces(connection_id: str, stream: str, keys: list[str]) -> set[s
         return {key for (key,) in cursor}
 
 
-def _clear_value_hashes(locked: LockedConnection, stream: str, keys: list[str]) -> None:
+def _clear_undeclared_names(locked: LockedConnection, stream: str, keys: list[str]) -> None:
     _execute(
-        CLEAR_VALUE_HASHES,
+        CLEAR_UNDECLARED_NAMES,
         locked.connection_id,
         stream,
         keys,
-        condition=" AND before IS NOT NULL",
+        condition=" AND changed IS NOT NULL",
         values=[_declared_fields(locked, stream)],
     )
 

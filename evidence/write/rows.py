@@ -22,7 +22,7 @@ RECORD_COLUMNS = (
     " times, words, link_1, link_2, link_3, emitted_at, field_emitted, change_seq)"
 )
 CHANGE_COLUMNS = (
-    "evidence_recordchange (owner_id, connection_id, seq, stream, record_key, kind, before,"
+    "evidence_recordchange (owner_id, connection_id, seq, stream, record_key, kind, changed,"
     " consent_time_before, recorded_at)"
 )
 SEARCH_COLUMNS = (

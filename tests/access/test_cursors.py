@@ -7,7 +7,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from evidence.access import crypto
-from evidence.access.record_history import FeedPosition
+from evidence.access.change_log import FeedPosition
 from evidence.access.scope import GrantTerms, Scope, TokenKind
 from evidence.errors import ApiException
 from evidence.models.owners import get_or_create_owner

@@ -1,6 +1,7 @@
 """Events are created exactly for visible changes, over generated grants and writes."""
 
 import dataclasses
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -51,17 +52,30 @@ def test_events_are_created_exactly_for_visible_changes(world: World) -> None:
             )
             subscription_id = created.body["subscription_id"]
             Subscription.unscoped.update(status=Subscription.Status.ACTIVE)
-            after = dict(before)
+            state, states = dict(before), [visible_records(terms, before)]
             for connection_id, data in written:
                 world.put((connection_id, "messages", data))
-                after[connection_id, data["id"]] = data
+                state[connection_id, data["id"]] = data
+                states.append(visible_records(terms, state))
 
             queue_changes(subscription_id, now=timezone.now())
 
             events = Event.unscoped.filter(type=Event.Type.CHANGED, stream="messages")
-            old, new = visible_records(terms, before), visible_records(terms, after)
-            changed = {record for record in {*old, *new} if old.get(record) != new.get(record)}
-            assert {event.connection_id for event in events} == changed
+            changed = {
+                (connection_id, key)
+                for old, new in pairwise(states)
+                for connection_id in {*old, *new}
+                for key in {*old.get(connection_id, {}), *new.get(connection_id, {})}
+                if old.get(connection_id, {}).get(key) != new.get(connection_id, {}).get(key)
+            }
+            known = {
+                (connection_id, key)
+                for shown in (states[0], states[-1])
+                for connection_id, records in shown.items()
+                for key in records
+            }
+            told = {connection_id for connection_id, _ in changed & known}
+            assert {event.connection_id for event in events} == told
             transaction.set_rollback(True)
 
     check()

@@ -5,6 +5,7 @@ from typing import Any
 from django.utils import timezone
 
 from evidence import limits
+from evidence.access.change_log import FeedItem
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api import envelopes, list_form
 from evidence.api.base_views import Answer, GrantedView
@@ -24,7 +25,7 @@ INCOMPATIBLE_PARAMETERS = (
     "cursor",
     "filter",
 )
-"""Parameters that sort or filter. A feed has its own order, and only hashes of a record's former values
+"""Parameters that sort or filter. A feed has its own order, and no former values
 are stored, so the server cannot know whether a filter matched at the bookmark."""
 
 
@@ -116,9 +117,7 @@ def _check_combination(view: GrantedView) -> None:
             )
 
 
-def _row(
-    visible: VisibleRecords, told: changes.FeedItem, fields: frozenset[str] | None
-) -> dict[str, Any]:
+def _row(visible: VisibleRecords, told: FeedItem, fields: frozenset[str] | None) -> dict[str, Any]:
     if isinstance(told, VisibleRecord):
         return envelopes.record_body(visible, told, records.project_fields(told, fields))
     return envelopes.tombstone_body(visible, told)
