@@ -1,42 +1,15 @@
 """HTTP responses of the transport itself, and the UTF-8 encoding of responses from the SDK."""
 
 import json
-import secrets
-from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import mcp_types as types
 import orjson
-from starlette.types import Message, Scope, Send
+from starlette.types import Message, Send
 
 from evidence.json_text import dumps
 from mcp_adapter.rest import TokenRejected
-
-_STASH_KEY = "mcp_adapter.raw_result"
-
-
-def stash_result(raw: str, scope: MutableMapping[str, Any] | None) -> dict[str, Any]:
-    """Return what to give the SDK for a serialized result.
-
-    Over HTTP this is a placeholder, and `insert_result` puts the result in its place, so that the
-    SDK does not serialize it again. Without a scope it is the parsed result.
-    """
-    if scope is None:
-        result: dict[str, Any] = json.loads(raw)
-        return result
-    placeholder = {"raw": secrets.token_hex(8)}
-    scope[_STASH_KEY] = (orjson.dumps(placeholder), raw.encode())
-    return placeholder
-
-
-def insert_result(content: bytes, scope: MutableMapping[str, Any]) -> bytes | None:
-    """Return the content with the stashed result in place of its placeholder, or None."""
-    placeholder, raw = scope.get(_STASH_KEY, (b"", b""))
-    if not placeholder or placeholder not in content:
-        return None
-    return content.replace(placeholder, raw, 1)
-
 
 _ENDED_GRANT_CODES = frozenset(
     {"grant_revoked", "grant_expired", "grant_consumed", "grant_invalid", "package_revoked"}
@@ -132,13 +105,12 @@ def add_cors_headers(send: Send, origin: str) -> Send:
 class Utf8Sender:
     """Sends the SDK's response as UTF-8 that must not be cached.
 
-    For protocol 2026-07-28 the SDK escapes every non-ASCII character, up to six bytes for three. It
-    also sends some errors as plain text, which become JSON errors here.
+    For protocol 2026-07-28 the SDK escapes every non-ASCII character, up to six bytes for three, and
+    for others no invisible ones. It also sends some errors as plain text, which become JSON errors here.
     """
 
-    def __init__(self, send: Send, scope: Scope) -> None:
+    def __init__(self, send: Send) -> None:
         self._send = send
-        self._scope = scope
         self._start: Message = {}
         self._parts: list[bytes] = []
 
@@ -151,11 +123,7 @@ class Utf8Sender:
         if message.get("more_body", False):
             return
         content = b"".join(self._parts)
-        with_result = insert_result(content, self._scope)
-        if with_result is not None:
-            content, content_type = with_result, _JSON
-        else:
-            content, content_type = _reencode(content, self._start)
+        content, content_type = _reencode(content, self._start)
         headers = [
             (name, value)
             for name, value in self._start["headers"]
@@ -174,8 +142,7 @@ def _reencode(content: bytes, start: Message) -> tuple[bytes, bytes]:
     if content_type.startswith(_JSON):
         if start["status"] == 400:
             content = _replace_validation_error(content)
-        # Only protocol 2026-07-28 has escapes; without one there is nothing to change.
-        return (_unescape(content) if b"\\u" in content else content), _JSON
+        return (dumps(json.loads(content)).encode() if content else content), _JSON
     if start["status"] < 400:
         return content, content_type
     message = content.decode(errors="replace") or "The request was refused."
@@ -191,11 +158,3 @@ def _replace_validation_error(content: bytes) -> bytes:
     body["error"]["code"] = types.INVALID_REQUEST
     body["error"]["message"] = "The body is not a JSON-RPC request or notification"
     return orjson.dumps(body)
-
-
-def _unescape(content: bytes) -> bytes:
-    try:
-        return dumps(orjson.loads(content)).encode()
-    except orjson.JSONDecodeError:
-        # UTF-8 cannot encode a lone surrogate, so it stays escaped.
-        return content

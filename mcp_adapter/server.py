@@ -1,26 +1,20 @@
-"""Build the MCP server of one surface: tools and resource templates, no prompts, no state.
-
-It is the SDK's low-level server. A middleware returns tool results already serialized, so that the
-SDK does not validate, copy and serialize them again.
-"""
+"""Build the MCP server of one surface: tools and resource templates, no prompts, no state."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import mcp_types as types
 from mcp.server.caching import CacheHint
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
-from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from evidence.json_text import dumps
 from mcp_adapter import resources
 from mcp_adapter.errors import AdapterError, ToolError, error_from_response
-from mcp_adapter.http_responses import stash_result
 from mcp_adapter.rest import HttpRest, Rest, RestResponse, TokenRejected
 from mcp_adapter.surfaces import READ_SURFACE, Surface
 
@@ -54,15 +48,24 @@ class _Adapter:
     server_info: ServerInfo
     surface: Surface
 
-    async def call_tool(self, ctx: Context, params: Mapping[str, Any]) -> str:
-        """Return the result as JSON without the closing brace."""
+    async def list_tools(
+        self, _ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """Return the tools of the surface."""
+        _refuse_cursor(params)
+        return self.surface.tools_list
+
+    async def call_tool(
+        self, ctx: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """Return the result of a tool, or its error. Raises MCPError for an unknown tool."""
         tools = self.surface.tools
-        tool = tools.get(params["name"])
+        tool = tools.get(params.name)
         if tool is None:
             raise MCPError(
                 code=types.INVALID_PARAMS, message=f"Unknown tool. Tools: {', '.join(tools)}"
             )
-        arguments = params.get("arguments") or {}
+        arguments = params.arguments or {}
         try:
             result = await self.offload(
                 lambda: tool(
@@ -81,7 +84,7 @@ class _Adapter:
             if isinstance(self.rest, HttpRest):
                 return _failure(_unreadable_response(tool.name))
             return _failure(_internal_error(tool.name))
-        return _serialize(result.text_json, result.structured_json, is_error="false")
+        return _result(result.text, result.structured, is_error=False)
 
     def _authority(self, ctx: Context) -> object:
         try:
@@ -131,7 +134,7 @@ def build_server(
 ) -> Server[Any]:
     """Build the server of a surface, for HTTP and stdio."""
     adapter = _Adapter(rest, authority_of, offload, server_info, surface)
-    server: Server[Any] = Server(
+    return Server(
         server_info.name,
         version=server_info.version,
         title=server_info.title,
@@ -146,48 +149,14 @@ def build_server(
         },
         # No argument is mirrored into a header, so the SDK needs no input schemas.
         get_tool_input_schema=lambda _name: None,
-        on_list_tools=_unused_handler,
-        on_call_tool=_unused_handler,
+        on_list_tools=adapter.list_tools,
+        on_call_tool=adapter.call_tool,
         on_list_resources=_no_resources,
         on_list_resource_templates=adapter.list_templates,
         on_read_resource=adapter.read_resource,
         on_list_prompts=_no_prompts,
         on_get_prompt=_no_prompt,
     )
-    server.middleware.append(_tool_middleware(adapter, server))
-    return server
-
-
-def _tool_middleware(adapter: _Adapter, server: Server[Any]) -> ServerMiddleware[Any]:
-    """Return a middleware that handles the tool methods after the SDK's request validation."""
-    endings = {method: _modern_ending(method, server) for method in ("tools/list", "tools/call")}
-
-    async def handle(ctx: Context, call_next: CallNext) -> HandlerResult:
-        if ctx.method not in endings or ctx.request_id is None:
-            return await call_next(ctx)
-        methods.validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
-        params = ctx.params or {}
-        if ctx.method == "tools/call":
-            members = await adapter.call_tool(ctx, params)
-        else:
-            members = _tools_list(adapter.surface, params)
-        modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        raw = members + (endings[ctx.method] if modern else "}")
-        return stash_result(raw, ctx.request.scope if ctx.request is not None else None)
-
-    return handle
-
-
-def _modern_ending(method: str, server: Server[Any]) -> str:
-    """Return the members that every result of protocol 2026-07-28 has, and the closing brace."""
-    cached = {"ttlMs": _LIST_TTL_MS, "cacheScope": "private"} if method == "tools/list" else {}
-    stamp = {types.SERVER_INFO_META_KEY: server.server_info_stamp}
-    return f",{dumps({**cached, 'resultType': 'complete', '_meta': stamp})[1:]}"
-
-
-def _tools_list(surface: Surface, params: Mapping[str, Any]) -> str:
-    _refuse_cursor(types.PaginatedRequestParams(cursor=params.get("cursor")))
-    return surface.tools_list_json
 
 
 def _refuse_cursor(params: types.PaginatedRequestParams | None) -> None:
@@ -195,16 +164,13 @@ def _refuse_cursor(params: types.PaginatedRequestParams | None) -> None:
         raise MCPError(code=types.INVALID_PARAMS, message="Invalid cursor: the list has one page")
 
 
-def _failure(error: ToolError) -> str:
-    body = dumps(error.body)
-    return _serialize(dumps(body), body, is_error="true")
+def _failure(error: ToolError) -> types.CallToolResult:
+    return _result(dumps(error.body), error.body, is_error=True)
 
 
-def _serialize(text: str, structured: str, *, is_error: str) -> str:
-    return (
-        f'{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{structured},'
-        f'"isError":{is_error}'
-    )
+def _result(text: str, structured: dict[str, Any], *, is_error: bool) -> types.CallToolResult:
+    content = types.TextContent(text=text)
+    return types.CallToolResult(content=[content], structured_content=structured, is_error=is_error)
 
 
 def _unreadable_response(tool: str) -> AdapterError:
@@ -221,11 +187,6 @@ def _internal_error(tool: str) -> AdapterError:
         f"{tool} failed inside the server.",
         next_step="Call it once more; if it fails again, tell the owner of the server.",
     )
-
-
-async def _unused_handler(_ctx: Context, _params: Any) -> Any:
-    """Make the SDK advertise tools; the middleware handles the request before this handler."""
-    raise MCPError(code=types.INTERNAL_ERROR, message="Not reached")
 
 
 async def _no_resources(_ctx: Context, params: Any) -> types.ListResourcesResult:

@@ -108,7 +108,7 @@ class McpEndpoint:
         if error is not None:
             await error.send(send)
             return
-        await self.manager.handle_request(scope, receive, Utf8Sender(send, scope))
+        await self.manager.handle_request(scope, receive, Utf8Sender(send))
 
     def _check_host(self, headers: dict[str, str]) -> ErrorResponse | None:
         settings = self.settings

@@ -7,7 +7,6 @@ from typing import Final
 
 import mcp_types as types
 
-from evidence.json_text import dumps
 from mcp_adapter import event_tools, resources
 from mcp_adapter.tool import Tool
 from mcp_adapter.tools import aggregate, fetch, query_records, read_record_field, schema, search
@@ -22,9 +21,10 @@ class Surface:
     templates: Sequence[types.ResourceTemplate] = ()
 
     @cached_property
-    def tools_list_json(self) -> str:
-        """The result of `tools/list` without the closing brace."""
-        return dumps({"tools": [tool.listing() for tool in self.tools.values()]})[:-1]
+    def tools_list(self) -> types.ListToolsResult:
+        """The result of `tools/list`."""
+        tools = [tool.listing() for tool in self.tools.values()]
+        return types.ListToolsResult.model_validate({"tools": tools})
 
 
 EVENT_INSTRUCTIONS: Final = (

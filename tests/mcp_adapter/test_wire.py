@@ -84,7 +84,7 @@ def test_modern_call_has_result_type_and_server_info() -> None:
 
 def test_tools_list_is_identical_in_every_protocol_version() -> None:
     lists = [
-        json.dumps(reply.body["result"]["tools"])
+        json.dumps(reply.body["result"]["tools"], sort_keys=True)
         for reply in (
             modern("tools/list"),
             send(rpc("tools/list")),
