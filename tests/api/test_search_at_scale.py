@@ -1,7 +1,6 @@
 """Test that every top-k strategy returns what scoring every match returns."""
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
@@ -11,7 +10,7 @@ from pytest_django import DjangoDbBlocker
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.access.ranking import match_counts, matches, prefixes, top_k
+from evidence.access.ranking import matches, prefixes, top_k
 from evidence.search import lexical as search
 from tests.arranged import Arranged
 from tests.world import CHAT, PERSONAL, WORK, World
@@ -168,44 +167,8 @@ def test_count_is_exact_up_to_its_bound_and_never_lower(
     crowded: World, scaled: Callable[[dict[Any, int]], None], q: str
 ) -> None:
     known = len(paged(crowded, "bob", q)[0])
-    for sampled, in_turn, bound in product((1, 16), (0, 1, 500), (known - 1, known, known + 1)):
-        scaled(
-            {
-                (match_counts, "SAMPLE_ROWS"): sampled,
-                (match_counts, "SEQUENTIAL_READ_FACTOR"): in_turn,
-            }
-        )
+    for bound in (known - 1, known, known + 1):
         scaled({(search, "COUNT_LIMIT"): bound})
         meta = crowded.get("/v1/search", q=q).body["meta"]
         accuracy = "exact" if bound >= known else "lower_bound"
         assert (meta["count"], meta["count_accuracy"]) == (min(known, bound), accuracy)
-
-
-def test_large_count_is_cached_until_a_change(
-    crowded: World, scaled: Callable[[dict[Any, int]], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    computed: list[int] = []
-
-    def compute(queries: Any, max_count: int, *, count: Any = match_counts._count) -> Any:
-        computed.append(max_count)
-        return count(queries, max_count)
-
-    monkeypatch.setattr(match_counts, "_count", compute)
-    scaled({(match_counts, "MIN_CACHED_COUNT"): 1, (matches, "SORT_IN_PYTHON_MAX"): 0})
-    since = datetime(2026, 2, 1, tzinfo=UTC)
-    late = StreamRequest(name="messages", fields=["id", "subject", "body_text"], since=since)
-    crowded.grant("gina", GrantRequest(connection_ids=[PERSONAL, WORK], streams=[late]))
-
-    def count(who: str) -> int:
-        number: int = crowded.get("/v1/search", who, q="quokka").body["meta"]["count"]
-        return number
-
-    known = count("eve")
-    assert count("eve") == known
-    assert len(computed) == 1
-    crowded.put((PERSONAL, "messages", {"id": "more", "subject": "quokka", "body_text": "quokka"}))
-    assert count("eve") == known + 1
-    assert len(computed) == 2
-    assert count("frank") > known + 1
-    assert count("gina") < known
-    assert len(computed) == 4
