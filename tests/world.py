@@ -357,14 +357,20 @@ class World:
         declare(json.dumps(document), owner_id=self.owner_id, now=NOW)
 
     def connect(
-        self, connection_id: str, connector_key: str, label: str, *, identities: Iterable[str] = ()
+        self,
+        connection_id: str,
+        connector_key: str,
+        label: str,
+        *,
+        identities: Iterable[str] = (),
+        languages: Iterable[str] = ("en", "de"),
     ) -> None:
         create_connection(
             connector_key,
             display_name=label,
             owner_id=self.owner_id,
             now=NOW,
-            languages=["en", "de"],
+            languages=list(languages),
             identities=identities,
             connection_id=connection_id,
         )

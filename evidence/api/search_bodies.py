@@ -14,11 +14,12 @@ from evidence.api.envelopes import (
     role_fields,
     title_and_time,
 )
-from evidence.api.query_parameters import ApiWarning
+from evidence.api.query_parameters import ApiWarning, QueryParameters
 from evidence.item_lines import item_title
 from evidence.json_text import grapheme_ceil, grapheme_floor
+from evidence.read.filters import parameter_name
 from evidence.search.analysis.highlighter import Passage, excerpt_text, excerpt_with_marks
-from evidence.search.results import Excerpt, Hit, SearchResult, word_forms
+from evidence.search.results import Excerpt, Hit, SearchResult, are_cut, word_forms
 from evidence.search.semantic import HYBRID, LEXICAL
 
 Json = dict[str, Any]
@@ -157,8 +158,8 @@ def _ranking(found: Hit, mode: str) -> Json:
     return {"retrieval_mode": mode, "retrieval_sources": list(scores), "scores": scores}
 
 
-def search_meta(found: SearchResult, *, mode: str) -> Json:
-    """Return counts and recall, with their accuracy."""
+def search_meta(found: SearchResult, *, mode: str, searched: str) -> Json:
+    """Return counts and recall; ``searched`` says where nothing was found."""
     body: Json = {"recall": _recall(found)}
     if found.count is not None:
         body["count"] = found.count
@@ -167,17 +168,42 @@ def search_meta(found: SearchResult, *, mode: str) -> Json:
         body["search_mode"] = mode
     if found.lexical:
         body["match"] = "all_words" if found.any_word is None else "any_word"
-    if found.absent_words:
-        body["absent_words"] = list(found.absent_words)
-    if found.suggestions:
-        body["suggestions"] = {word: list(others) for word, others in found.suggestions.items()}
     if found.waiting or found.reindexing:
         body["index_maintenance"] = _maintenance(found)
+    return body | _absence(found, searched)
+
+
+def _absence(found: SearchResult, searched: str) -> Json:
+    """Return the words that nothing visible has, and what to make of it."""
+    body: Json = {}
+    within = f" {searched}" if searched else ""
+    if found.absent_words:
+        body["absent_words"] = list(found.absent_words)
+        if found.asked is not None and are_cut(found.asked):
+            body["absent_words_truncated"] = True
+    if found.suggestions:
+        body["suggestions"] = {word: list(others) for word, others in found.suggestions.items()}
     if not found.hits:
-        body["hint"] = _hint(found)
+        body["hint"] = _hint(found, within)
     elif found.any_word is not None:
-        body["note"] = _note(found)
-    return body
+        body["note"] = _note(found, within)
+    return body | ({"searched": searched} if body and searched else {})
+
+
+def searched_within(query: QueryParameters) -> str:
+    """Return what a request narrowed its search to, in words, empty if to nothing."""
+    names = {
+        "within source": query.text("connector_id"),
+        "within connection": query.connection_id(),
+        "after": query.text("after"),
+        "before": query.text("before"),
+    }
+    parts = [f"{place} {name}" for place, name in names.items() if name is not None]
+    if streams := query.name_list("streams"):
+        parts.append(f"in stream{'s' * (len(streams) > 1)} {' or '.join(streams)}")
+    if filters := dict.fromkeys(parameter_name(keys) for keys, _ in query.nested("filter")):
+        parts.append(f"with {' and '.join(filters)}")
+    return ", ".join(parts)
 
 
 def _accuracy(found: SearchResult) -> str:
@@ -211,35 +237,31 @@ def _maintenance(found: SearchResult) -> Json:
     }
 
 
-def _note(found: SearchResult) -> str:
-    note = "No record has all the words. These have at least one, those with more first."
-    if found.suggestions:
-        return f"{note} {_also_spelt(found)}"
-    absent = ", ".join(map(repr, found.absent_words))
-    return f"{note} Nothing visible has {absent}." if absent else note
-
-
-def _also_spelt(found: SearchResult) -> str:
-    words = ", ".join(
-        f"{word!r} (also searched as {' or '.join(map(repr, others))})"
-        for word, others in found.suggestions.items()
+def _note(found: SearchResult, within: str) -> str:
+    note = f"No record{within} has all the words. These have most of them."
+    absent = ", ".join(
+        f"{word!r} (also searched as {' or '.join(map(repr, others))})" if others else repr(word)
+        for word in found.absent_words
+        for others in [found.suggestions.get(word, ())]
     )
-    return f"Nothing visible has {words}."
+    return f"{note} Nothing visible{within} has {absent}." if absent else note
 
 
-def _hint(found: SearchResult) -> str:
+def _hint(found: SearchResult, within: str) -> str:
     if found.suggestions:
         words = "; ".join(
             f"{' or '.join(map(repr, others))} instead of {word!r}"
             for word, others in found.suggestions.items()
         )
-        return f"Nothing visible matches. What is visible has {words}."
+        there = " there" if within else ""
+        return f"Nothing visible{within} matches. What is visible{there} has {words}."
     if not found.complete:
         return (
             "Too many records have parts of the query to compare all of them, so others may match. "
             "Narrow with streams, after or before, or add a word."
         )
-    return "Nothing visible matches. Try fewer or other words, or a prefix such as invoi*."
+    try_others = "Try fewer or other words, or a prefix such as invoi*."
+    return f"Nothing visible{within} matches. {try_others}"
 
 
 def skipped_stream_warnings(found: SearchResult) -> list[ApiWarning]:

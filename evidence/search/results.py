@@ -250,6 +250,11 @@ def absent_leaves(query: Query, searched: Sequence[VisibleRecords]) -> Collectio
     return [leaf for leaf in list(leaves)[:MAX_WORDS_CHECKED] if _is_absent(leaf, searched)]
 
 
+def are_cut(query: Query) -> bool:
+    """Return whether a query has more words than are looked up when they are absent."""
+    return len(set(query.positive_leaves())) > MAX_WORDS_CHECKED
+
+
 def has_alternatives(query: Query) -> bool:
     """Return whether a record can match without all of the words."""
     return _has_or(query.root)

@@ -14,6 +14,7 @@ from evidence.access.records import VisibleRecords
 from evidence.search.analysis.folding import fold, strip_marks
 from evidence.search.analysis.query_tree import Leaf, Or, Query
 from evidence.search.analysis.segmentation import CJK_RUN, TermFilter, is_cjk
+from evidence.search.analysis.terms import SHORT_WORD_CHARS
 from evidence.search.analysis.tokenizer import WorkLimit, find_tokens
 from evidence.search.query_planner import coded_streams, plan_queries
 from evidence.search.results import Spellings, SuggestionHolder, visible_texts
@@ -212,12 +213,19 @@ def _edited_prefixes(form: str) -> Iterator[str]:
 
 
 def closest_words(word: str, candidates: Iterable[str], *, limit: int) -> tuple[str, ...]:
-    """Return the candidates within one or two edits: nearest first, then most frequent."""
+    """Return the candidates within one or two edits: nearest first, then most frequent.
+
+    No word of three letters or fewer is among them, because it is too likely to be another word.
+    """
     form = _form(word)
     allowed = 1 + (len(form) >= _MIN_CHARS_FOR_TWO_EDITS)
     counts = Counter(candidates)
     distances = {other: edit_distance(form, _form(other), limit=allowed) for other in counts}
-    near = [other for other in counts if 0 < distances[other] <= allowed]
+    near = [
+        other
+        for other in counts
+        if 0 < distances[other] <= allowed and len(_form(other)) > SHORT_WORD_CHARS
+    ]
     return tuple(sorted(near, key=lambda w: (distances[w], -counts[w], w))[:limit])
 
 

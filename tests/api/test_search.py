@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from evidence.access.ranking import matches
 from evidence.models.records import Record
 from evidence.search import lexical
@@ -332,3 +334,54 @@ def test_no_hit_among_the_candidates_read_is_no_proof_of_absence(
     assert (stopped["data"], stopped["meta"]["recall"]["complete"]) == ([], False)
     assert "may match" in stopped["meta"]["hint"]
     assert (stopped["has_more"], "next_cursor" in stopped) == (False, False)
+
+
+def test_name_with_an_accent_never_meets_a_function_word(world: World) -> None:
+    world.connect("cin_spanish", "mail", "Correo", languages=["en", "es"])
+    world.put(("cin_spanish", "messages", {"id": "room", "received_at": "2026-05-02T00:00:00Z",
+        "from_name": "The Atlas Room", "subject": "The menu of the week"}))  # fmt: skip
+    world.grant("eve", GrantRequest(connection_ids=["cin_spanish"],
+        streams=[StreamRequest(name="messages")]))  # fmt: skip
+    words: dict[str, Any] = {"streams": "messages", "filter__from_name__words": "Théo"}
+    without = world.get(SEARCH, "eve", q="Théo").body
+    assert (without["data"], without["meta"]["absent_words"]) == ([], ["Théo"])
+    assert "suggestions" not in without["meta"]
+    assert world.get(SEARCH, "eve", q="menu", **words).ids == []
+    world.put(("cin_spanish", "messages", {"id": "theo", "received_at": "2026-05-01T00:00:00Z",
+        "from_name": "Théo Martin", "subject": "A menu"}))  # fmt: skip
+    assert world.get(SEARCH, "eve", q="Théo").ids == ["theo"]
+    assert world.get(SEARCH, "eve", q="menu", **words).ids == ["theo"]
+
+
+def test_absent_words_are_said_of_what_was_searched(world: World) -> None:
+    def said(**query: Any) -> tuple[str, str]:
+        found = meta(world, **query)
+        return found["searched"], found.get("note") or found["hint"]
+
+    canal = said(q="invoice canal", connection_id=WORK)
+    assert canal == (
+        f"within connection {WORK}",
+        f"No record within connection {WORK} has all the words. "
+        f"These have most of them. Nothing visible within connection {WORK} has 'canal'.",
+    )
+    within = "after 2026-02-01, before 2026-12-01, in stream messages"
+    times: dict[str, Any] = {"after": "2026-02-01", "before": "2026-12-01", "streams": "messages"}
+    assert said(q="unicorn", **times)[1].startswith(f"Nothing visible {within} matches.")
+    filtered: dict[str, Any] = {
+        "connection_id": PERSONAL, "streams": "messages", "filter__from_name": "Eva Lang",
+    }  # fmt: skip
+    within = f"within connection {PERSONAL}, in stream messages, with filter[from_name]"
+    assert said(q="wonderflu", connector_id="mail")[1] == (
+        "Nothing visible within source mail matches. What is visible there has 'wonderful' "
+        "instead of 'wonderflu'."
+    )
+    assert said(q="unicorn", **filtered)[0] == within
+    assert "searched" not in meta(world, q="unicorn")
+
+
+def test_list_of_absent_words_says_that_it_is_cut(world: World) -> None:
+    words = [f"unicorn{letter}" for letter in "abcdefghi"]
+    most = meta(world, q=" ".join(words[:8]))
+    assert (most["absent_words"], "absent_words_truncated" in most) == (words[:8], False)
+    more = meta(world, q=" ".join(words))
+    assert (more["absent_words"], more["absent_words_truncated"]) == (words[:8], True)

@@ -72,8 +72,12 @@ class SearchView(GrantedView):
             links=not form.compact,
             warnings=[*self.query.warnings, *search_bodies.skipped_stream_warnings(found)],
         )
-        response_body["meta"] |= search_bodies.search_meta(found, mode=self.mode)
+        response_body["meta"] |= self._meta(found)
         return Answer(response_body, self._disclosed(found, shown))
+
+    def _meta(self, found: SearchResult) -> dict[str, Any]:
+        searched = search_bodies.searched_within(self.query)
+        return search_bodies.search_meta(found, mode=self.mode, searched=searched)
 
     def _hit_bodies(self, found: SearchResult, form: list_form.ListForm) -> list[dict[str, Any]]:
         return [
@@ -136,7 +140,7 @@ class SearchView(GrantedView):
         longest = crypto.cursor_length(
             "search", scope=self.scope, query=self._query(), places=places
         )
-        about = [search_bodies.search_meta(found, mode=self.mode)]
+        about = [self._meta(found)]
         about += map(asdict, search_bodies.skipped_stream_warnings(found))
         return list_form.envelope_size(self.query, form, cursor=longest, meta=about)
 

@@ -4,4 +4,4 @@
 terms, lexemes or tiers; rows indexed under an older version must then be reindexed.
 """
 
-VERSION = 3
+VERSION = 4

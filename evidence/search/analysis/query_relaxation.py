@@ -6,17 +6,15 @@ Quoted words, prefixes, field restrictions, alternatives and exclusions do not c
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 from evidence.search.analysis.folding import fold, strip_marks
 from evidence.search.analysis.query_tree import And, Leaf, Node, Not, Or, Query, compile_leaf
 from evidence.search.analysis.segmentation import CJK_RUN
+from evidence.search.analysis.terms import stop_word_lists
 
-_DATA = Path(__file__).with_name("stop_words.toml")
 _EDGES = "().,;:!?\u00bf\u00a1\"'[]\u2026\u00ab\u00bb\u201e\u201c\u201d\u2018\u2019"
 _JOINERS = re.compile("['\u2019\\-\u2010]")
 # People also search in this language, whatever the languages of their records.
@@ -100,14 +98,10 @@ def _form(word: str) -> str:
 
 @cache
 def _languages() -> dict[str, _Language]:
-    return {
-        name: _language(entry)
-        for name, entry in tomllib.loads(_DATA.read_text(encoding="utf-8")).items()
-        if "words" in entry
-    }
+    return {name: _language(entry) for name, entry in stop_word_lists().items() if "words" in entry}
 
 
-def _language(entry: dict[str, str]) -> _Language:
+def _language(entry: Mapping[str, str]) -> _Language:
     doubtful, before, after = (
         frozenset(entry.get(name, "").split()) for name in ("doubtful", "before", "after")
     )
@@ -117,7 +111,7 @@ def _language(entry: dict[str, str]) -> _Language:
 @cache
 def _stop_word_pattern(language: str) -> re.Pattern[str]:
     """Match words of several characters anywhere, particles after Han, katakana or such words."""
-    entry = tomllib.loads(_DATA.read_text(encoding="utf-8"))[language]
+    entry = stop_word_lists()[language]
     words = sorted(entry["words_in_runs"].split(), key=len, reverse=True)
     particles = "".join(entry.get("particles", "").split())
     longer = "|".join(map(re.escape, words))

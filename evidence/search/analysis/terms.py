@@ -11,13 +11,16 @@ bytes to the end, between wildcards that stand for any neighbor.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Final, TypeVar
 from zlib import crc32
 
 import Stemmer
 
-from evidence.search.analysis.folding import strip_marks
+from evidence.search.analysis.folding import fold, strip_marks
 from evidence.search.analysis.segmentation import Token, is_cjk
 
 _ALGORITHMS = {
@@ -91,6 +94,24 @@ def _primary_language(language: str) -> str:
     return language.replace("_", "-").split("-", 1)[0].lower()
 
 
+@cache
+def stop_word_lists() -> Mapping[str, Mapping[str, str]]:
+    """Return the word lists of each language, whose names and meaning stop_words.toml explains."""
+    return tomllib.loads(Path(__file__).with_name("stop_words.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def short_function_words() -> frozenset[str]:
+    """Return the function words of all languages that are short enough to be the stem of a name."""
+    written = (
+        word for lists in stop_word_lists().values() for word in lists.get("words", "").split()
+    )
+    folded = (strip_marks(fold(word)) for word in written)
+    return frozenset(word for word in folded if len(word) <= SHORT_WORD_CHARS)
+
+
+SHORT_WORD_CHARS: Final = 3
+
 # In code points. At four bytes each, plus field code and tier, a lexeme stays far below the 2,046
 # bytes that PostgreSQL allows.
 MAX_TERM_CHARS = 64
@@ -114,7 +135,10 @@ class Vocabulary:
         self._cache: dict[str, tuple[str, ...]] = {}
 
     def terms(self, word: str) -> tuple[str, ...]:
-        """Return the distinct terms of a folded word: the word itself first, then its stems."""
+        """Return the distinct terms of a folded word: the word itself first, then its stems.
+
+        A stem that is a short function word is none: "Théo" is not "the", whatever Spanish says.
+        """
         terms = self._cache.get(word)
         if terms is None:
             terms = self._compute_terms(word)
@@ -141,7 +165,8 @@ class Vocabulary:
         if len(word) < 2 or len(word) > MAX_TERM_CHARS or any(map(str.isdigit, word)):
             return (exact,)
         stems = (literal_term(stem(word)) for stem in self._stemmers)
-        return tuple(dict.fromkeys((exact, *filter(None, stems))))
+        kept = (stem for stem in stems if stem and stem not in short_function_words())
+        return tuple(dict.fromkeys((exact, *kept)))
 
 
 def literal_term(form: str) -> str:
