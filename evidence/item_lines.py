@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from evidence.json_text import clip, clip_bytes, dumps, json_size, wire_size
 from evidence.page_cutter import is_window_descriptor
@@ -21,8 +21,11 @@ MAX_TITLE_CHARS, MAX_TITLE_BYTES = 80, 160
 _MAX_ACTOR_BYTES, _MAX_MATCH_BYTES = 80, 700
 _MAX_SOURCE_CHARS = 100
 _MAX_CUT_NAMES = 6
+_MAX_REPEATED_BYTES = 600
+"""Size of an argument above which a next call names it instead of repeating it."""
 _MAX_ID_CHARS = 820
 """The longest handle of a storable key: two names of 64 and a key of 200 bytes, escaped, in base64."""
+_FILTERED = re.compile(r"filter\[(.+)\]")
 _TITLE_FIELDS = ("subject", "title", "name", "filename", "summary")
 _OPEN, _CLOSE = "<mark>", "</mark>"
 _TAG = re.compile(r"</?mark>")
@@ -163,7 +166,35 @@ def _related(body: Any) -> Json | None:
     return {
         "records": [record_line(child) for child in body["data"]],
         "has_more": body.get("has_more", False),
+        **({"read": step} if body.get("has_more") and (step := list_children(body)) else {}),
     }
+
+
+def list_children(body: Mapping[str, Any]) -> Json | None:
+    """Return the call that lists all records of an expanded list, if the client may filter them."""
+    if not body.get("url"):
+        return body.get("read")
+    url = urlsplit(str(body["url"]))
+    arguments: Json = {"stream": unquote(url.path.split("/")[3])}
+    for name, value in parse_qsl(url.query):
+        if field := _FILTERED.fullmatch(name):
+            arguments["filter"] = {field[1]: value}
+        else:
+            arguments[name] = value
+    return next_call("query_records", arguments)
+
+
+def is_whole(line: Mapping[str, Any]) -> bool:
+    """Return whether the line of a record shows all its fields and all of its related records."""
+    if {"cut", "omitted_fields"} & set(line):
+        return False
+    related = [body for body in line.get("expanded", {}).values() if body]
+    return all(
+        not body.get("has_more") and all(map(is_whole, body["records"]))
+        if "records" in body
+        else is_whole(body)
+        for body in related
+    )
 
 
 def group_line(group: Mapping[str, Any]) -> list[Any]:
@@ -319,5 +350,7 @@ def count_by_source(items: Iterable[Mapping[str, Any]], *, unit: str, least: int
 
 
 def next_call(tool: str, arguments: Mapping[str, Any], **changes: Any) -> Json:
-    """Return a call that can be made as it stands."""
-    return {"tool": tool, "args": {**arguments, **changes}}
+    """Return a call that can be made as it stands, or with the named long arguments of the last one."""
+    long = [name for name in arguments if json_size(arguments[name]) > _MAX_REPEATED_BYTES]
+    short = {name: value for name, value in arguments.items() if name not in long}
+    return {"tool": tool, "args": {**short, **changes}, **({"with_the_same": long} if long else {})}

@@ -4,7 +4,9 @@ The REST API cuts pages with this module, so that cursors and the ledger count w
 adapter uses it for what it renders itself. Pure functions; sizes are UTF-8 bytes of JSON.
 """
 
+import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
@@ -175,7 +177,7 @@ def _cut_value(record: Json, name: str, value: Any, chars: int, describe_read: D
     if not isinstance(value, dict | list) or is_window_descriptor(value):
         return value
     is_long = len(dumps(value)) > max(chars, WHOLE_VALUE_CHARS)
-    return describe(record, name, value, 0, describe_read) if is_long else value
+    return describe(record, name, value, MIN_PREVIEW_CHARS, describe_read) if is_long else value
 
 
 def is_window_descriptor(value: Any) -> bool:
@@ -189,12 +191,17 @@ def describe(record: Json, name: str, value: Any, chars: int, describe_read: Des
         preview = str(value.get("preview", ""))
         return {**value, "preview": preview[: grapheme_floor(preview, chars)]}
     descriptor: Json = {"object": "field_window_read", "truncated": True, "field": name}
-    if isinstance(value, str):
-        descriptor["total_chars"] = len(value)
-        descriptor["preview"] = value[: grapheme_floor(value, chars)]
+    text = value
+    if isinstance(value, _NESTED):
+        descriptor["type"] = "object" if isinstance(value, dict) else "array"
+        # As evidence.read.field_windows serializes it, whose offsets and size are meant.
+        text = json.dumps(value, ensure_ascii=False)
+    if isinstance(text, str):
+        descriptor["total_chars"] = len(text)
+        descriptor["preview"] = text[: grapheme_floor(text, chars)]
     return {
         **descriptor,
-        "total_bytes": json_size(value),
+        "total_bytes": len(text.encode()) if isinstance(value, _NESTED) else json_size(value),
         "read": describe_read(record, name),
     }
 
@@ -208,11 +215,13 @@ def shrink_record(
 ) -> Json:
     """Return a record that exceeds the limits alone, with as much as fits.
 
-    First its expanded lists end early. Then the fields in `order`, key and roles first, stay whole,
+    First its expanded lists end early, then its expanded records lose their last fields. Then the fields in `order`, key and roles first, stay whole,
     the others become descriptors, and fields for which even these have no room are counted.
     """
     record = cut_record(record, 0, describe_read=describe_read)
     record = _shorten_lists(record, fits)
+    if not fits(record):
+        record = _shorten_children(record, fits)
     if fits(record):
         return record
     data: Json = record.get("data") or {}
@@ -243,6 +252,15 @@ def _omit_last(record: Json, names: Sequence[str], fits: Callable[[Json], bool])
         return {**record, "data": shown, **_omitted_fields(record, omitted)}
 
     return largest_that_fits(len(names), render=keep, fits=fits) or keep(0)
+
+
+def cut_group(group: Json, max_bytes: int) -> Json:
+    """Return a group of an aggregate with each key of at most `max_bytes`, marked if one was cut."""
+    keys = group["keys"] if "keys" in group else [group.get("key")]
+    shorter = [clip_bytes(key, max_bytes) if isinstance(key, str) else key for key in keys]
+    if shorter == keys:
+        return group
+    return {**group, **({"keys": shorter} if "keys" in group else {"key": shorter[0]}), "cut": True}
 
 
 def cut_hit(hit: Json, chars: int) -> Json:
@@ -334,6 +352,26 @@ def _shorten_lists(record: Json, fits: Callable[[Json], bool]) -> Json:
         return {**record, "expanded": shorter}
 
     return largest_that_fits(max(sizes), render=keep, fits=fits) or keep(0)
+
+
+def _shorten_children(record: Json, fits: Callable[[Json], bool]) -> Json:
+    """Return the record with as many fields of each single expanded record as fit, or with none."""
+    relations = record.get("expanded") or {}
+    children = {name: body for name, body in relations.items() if body and not _is_list(body)}
+
+    def keep(name: str, count: int) -> Json:
+        fields = list(children[name]["data"].items())
+        child = {**children[name], "data": dict(fields[:count])}
+        omitted = [field for field, _ in fields[count:]]
+        members = _omitted_fields(child, omitted) if omitted else {}
+        return {**record, "expanded": {**record["expanded"], name: {**child, **members}}}
+
+    for name in children:
+        record = keep(name, 0)
+    for name, child in children.items():
+        render = partial(keep, name)
+        record = largest_that_fits(len(child["data"]), render=render, fits=fits) or record
+    return record
 
 
 def _is_list(body: Any) -> bool:

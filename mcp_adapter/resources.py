@@ -11,7 +11,7 @@ import mcp_types as types
 
 from evidence import limits, record_ids
 from evidence.item_lines import origin_mark
-from evidence.json_text import dumps, grapheme_floor
+from evidence.json_text import dumps, grapheme_floor, json_size
 from mcp_adapter.arguments import (
     Arguments,
     connection_params,
@@ -229,9 +229,7 @@ def read(uri: str, rest: Rest, authority: object) -> _Contents:
     if parsed.kind == "blob":
         return [_blob(uri, call, parsed)]
     if parsed.kind == "stream":
-        path = stream_path(parsed.name)
-        params = connection_params(parsed.connection_id)
-        return [_json(uri, call.get_json(path, params))]
+        return [_stream(uri, call, parsed)]
     record = parsed.record
     assert record is not None  # noqa: S101 - the remaining two kinds name a record
     if parsed.kind == "record":
@@ -240,10 +238,40 @@ def read(uri: str, rest: Rest, authority: object) -> _Contents:
             ("max_bytes", str(limits.MAX_BYTES_MOST)),
         ]
         return [_json(uri, call.get_json(record_path(record), params))]
-    window = read_window(
-        call, record, path=parsed.window["field_path"], arguments=parsed.window
-    ).window
-    return [types.TextResourceContents(uri=uri, mime_type="text/plain", text=window["text"])]
+    read = read_window(call, record, path=parsed.window["field_path"], arguments=parsed.window)
+    text = types.TextResourceContents(uri=uri, mime_type="text/plain", text=read.window["text"])
+    # A URI that says how much to read needs no word on where that ends.
+    ended_here = read.window["has_more"] and not {"limit_chars", "q"} & set(parsed.window)
+    return [text, _extent(uri, read)] if ended_here else [text]
+
+
+def _extent(uri: str, read: FieldWindow) -> types.TextResourceContents:
+    """Return which part of the field a window is, and the call that reads on, beside its text."""
+    extent = {name: read.window[name] for name in ("start_chars", "end_chars", "total_chars")}
+    arguments = {
+        "id": record_ids.format_id(read.ref),
+        "field_path": read.path,
+        "offset_chars": read.window["next_offset_chars"],
+    }
+    step = {"tool": "read_record_field", "args": arguments}
+    return _json(uri, {"window": extent, "complete": False, "next": step})
+
+
+def _stream(uri: str, call: Call, parsed: record_ids.ParsedUri) -> types.TextResourceContents:
+    """Return what is declared of a stream, or its compact schema where that is too large."""
+    connection = connection_params(parsed.connection_id)
+    body = call.get_json(stream_path(parsed.name), connection)
+    if json_size(body) > limits.MAX_BYTES_MOST:
+        body = call.get_json(
+            "/v1/schema", [("view", "compact"), ("stream", parsed.name), *connection]
+        )
+    if json_size(body) > limits.MAX_BYTES_MOST:
+        raise AdapterError(
+            "result_too_large",
+            "The stream has too many fields for one resource.",
+            next_step=f"Call schema(stream={parsed.name!r}), which gives them in pages.",
+        )
+    return _json(uri, body)
 
 
 def _json(uri: str, body: dict[str, Any]) -> types.TextResourceContents:

@@ -18,7 +18,7 @@ from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api.envelopes import field_window_link, record_body
 from evidence.api.query_parameters import QueryParameters
 from evidence.errors import InvalidRequest
-from evidence.item_lines import describe_read, hit_entry, hit_line, record_line
+from evidence.item_lines import describe_read, hit_entry, hit_line, list_children, record_line
 from evidence.json_text import Size, dumps, json_size, wire_size
 from evidence.page_cutter import (
     cut_hit,
@@ -34,9 +34,9 @@ Json = dict[str, Any]
 
 BYTE_PARAMETERS = frozenset({"max_bytes", "max_line_bytes"})
 PARAMETERS = BYTE_PARAMETERS | {"form"}
-EMPTY_BYTES = 320
+EMPTY_BYTES = 360
 """Size of an empty page or record: member names, counts and an empty meta."""
-_EMPTY_LINE_BYTES = 60
+_EMPTY_LINE_BYTES = 100
 _CONNECTION_MEMBERS = ("connector_id", "connector_instance_id", "connector_key", "display_name")
 _LABELS = ("connector_key", "display_name")
 _HIT_BYTES = 1_000
@@ -76,10 +76,16 @@ def _byte_limit(query: QueryParameters, name: str) -> int | None:
 
 @dataclass(frozen=True)
 class ItemPage:
-    """The items of a response that fit, and the members that these share."""
+    """The items of a response that fit, the members that these share, and how many did not fit."""
 
     items: list[Json]
     shared: Json
+    left: int = 0
+
+    @property
+    def meta(self) -> Json:
+        """What `meta` says of a page that the limits ended."""
+        return {"ended_by": "max_bytes", "left": self.left} if self.left else {}
 
 
 def envelope_size(
@@ -107,7 +113,7 @@ def fit_items(
     """
     if form.total is None and not form.compact:
         return ItemPage(list(items), {})
-    connections = _connections(items)
+    connections, asked = _connections(items), len(items)
     shared: Json = {}
     room = _room(form, envelope)
     if form.compact:
@@ -120,10 +126,11 @@ def fit_items(
     items = _fit(items, form, room, measure=measure, order=order)
     shown = [{name: item[name] for name in item if name not in shared} for item in items]
     if not form.compact:
-        return ItemPage(shown, {})
+        return ItemPage(shown, {}, asked - len(shown))
     ids = {item["connection_id"] for item in items}
     page_connections = {key: value for key, value in connections.items() if key in ids}
-    return ItemPage(shown, {"shared": shared, "connections": page_connections} if items else {})
+    members = {"shared": shared, "connections": page_connections} if items else {}
+    return ItemPage(shown, members, asked - len(shown))
 
 
 def fit_item(item: Json, form: ListForm, *, order: Sequence[str] = ()) -> Json:
@@ -201,7 +208,10 @@ def _related(body: Any) -> Any:
         return None
     if body["object"] != "list":
         return _without_repeated(body)
-    return {**body, "data": [_without_repeated(record) for record in body["data"]]}
+    others = {name: body[name] for name in body if name != "url"}
+    read = list_children(body)
+    records = [_without_repeated(record) for record in body["data"]]
+    return {**others, **({"read": read} if read else {}), "data": records}
 
 
 def _shared_members(items: Sequence[Json]) -> Json:

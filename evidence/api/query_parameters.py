@@ -32,7 +32,7 @@ CONNECTION_PARAMETERS = frozenset({"connection_id", "connector_instance_id", "co
 PROJECTION_PARAMETERS = frozenset({"fields", "view"})
 EXPAND_PARAMETERS = frozenset({"expand", "expand_limit"})
 MAX_VALUE_LENGTH = 8_192
-MAX_VALUE_CHARS = 100
+MAX_VALUE_CHARS, MAX_VALUES_NAMED = 100, 3
 _NAME = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -204,14 +204,18 @@ def parse_conditions(visible: VisibleRecords, query: QueryParameters) -> list[SQ
 
 
 def unmatched_warnings(unmatched: Sequence[Filter]) -> list[ApiWarning]:
-    """Name each filter that alone leaves no visible record."""
+    """Name each filter that alone leaves no visible record, with the first of its values."""
+    values: dict[str, list[str]] = {}
+    for keys, value in unmatched:
+        values.setdefault(parameter_name(keys), []).append(value[:MAX_VALUE_CHARS])
     return [
         ApiWarning(
             "filter_matches_nothing",
-            f"No visible record meets {parameter_name(keys)}={value[:MAX_VALUE_CHARS]!r} alone.",
-            parameter_name(keys),
+            f"No visible record meets {name}={' or '.join(map(repr, given[:MAX_VALUES_NAMED]))}"
+            f"{f' or {len(given) - MAX_VALUES_NAMED} more' if given[MAX_VALUES_NAMED:] else ''} alone.",
+            name,
         )
-        for keys, value in unmatched
+        for name, given in values.items()
     ]
 
 

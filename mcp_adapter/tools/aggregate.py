@@ -5,7 +5,7 @@ from typing import Any
 from evidence import limits
 from evidence.item_lines import group_line, next_call, origin_mark
 from evidence.json_text import dumps
-from evidence.page_cutter import largest_that_fits
+from evidence.page_cutter import cut_group, largest_that_fits
 from mcp_adapter.arguments import (
     AFTER,
     BEFORE,
@@ -37,17 +37,19 @@ from mcp_adapter.tool import (
 _HEAD_MEMBERS = ("metric", "metrics", "stream", "field", "values", "money", "group_by",
                  "group_by_time", "granularity")  # fmt: skip
 _GROUP_MEMBERS = ("time_zone", "other_count", "next_cursor", "groups_left_out")
+_KEY_PART = 8
+"""A key of a group takes at most one part in so many of the text budget."""
 _RECORD_ARGUMENTS = ("stream", "connection_id", "filter", "after", "before")
 
 
-def render(structured: dict[str, Any]) -> str:
-    """Return the value, or the groups as rows, and the next steps."""
+def render(structured: dict[str, Any], *, lean: bool = False) -> str:
+    """Return the value, or the groups as rows, and the next steps; if `lean`, only names of warnings."""
     body = structured["data"]
     groups = body.get("groups")
     names = _HEAD_MEMBERS if groups is None else _HEAD_MEMBERS + _GROUP_MEMBERS
     text = {name: body[name] for name in names if body.get(name) is not None}
     if warnings := body.get("meta", {}).get("warnings"):
-        text["warnings"] = warnings
+        text["warnings"] = sorted({each["code"] for each in warnings}) if lean else warnings
     if groups is None:
         text |= {} if "values" in text else {"value": body.get("value")}
     else:
@@ -135,16 +137,22 @@ def run(call: Call) -> Result:
 
 
 def _shorter(body: dict[str, Any], arguments: Arguments, budget: Budget) -> Result:
-    """Return the first groups that fit, or the value without the next steps. Raises AdapterError."""
-    groups = body.get("groups") or []
+    """Return the first groups that fit, at least one, or the value without the next steps.
 
-    def render_groups(count: int) -> Result:
+    Raises AdapterError if neither fits.
+    """
+    groups = [cut_group(group, budget.text // _KEY_PART) for group in body.get("groups") or []]
+
+    def render_groups(others: int) -> Result:
+        count = others + 1
         left_out = {"groups_left_out": len(groups) - count, "next_cursor": None}
-        return _build({**body, "groups": groups[:count], **left_out}, arguments)
+        shorter = {**body, "groups": groups[:count], **(left_out if count < len(groups) else {})}
+        return _build(shorter, arguments)
 
     result = largest_that_fits(len(groups) - 1, render=render_groups, fits=budget.allows)
-    if result is None and budget.allows(lean := _build(body, arguments, lean=True)):
-        result = lean
+    if result is None:
+        lean = _build({**body, "groups": groups} if groups else body, arguments, lean=True)
+        result = lean if budget.allows(lean) else None
     if result is None:
         raise AdapterError(
             "result_too_large",
@@ -155,9 +163,10 @@ def _shorter(body: dict[str, Any], arguments: Arguments, budget: Budget) -> Resu
 
 
 def _build(body: dict[str, Any], arguments: Arguments, *, lean: bool = False) -> Result:
+    """Return both channels; if `lean`, without next steps and with the names of warnings in text."""
     steps = {} if lean else _next_steps(body, arguments)
     structured = {"next": steps, "data": body, "origin": origin_mark(body)}
-    return Result(structured, render(structured))
+    return Result(structured, render(structured, lean=lean))
 
 
 def _next_steps(body: dict[str, Any], arguments: Arguments) -> dict[str, dict[str, Any]]:
@@ -167,7 +176,7 @@ def _next_steps(body: dict[str, Any], arguments: Arguments) -> dict[str, dict[st
         steps["page"] = next_call("aggregate", arguments, cursor=cursor)
     elif "groups_left_out" in body:
         # The same groups again, with the cursor that follows them.
-        steps["page"] = next_call("aggregate", arguments, limit=max(len(body["groups"]), 1))
+        steps["page"] = next_call("aggregate", arguments, limit=len(body["groups"]))
     given = {name: arguments[name] for name in _RECORD_ARGUMENTS if name in arguments}
     return {**steps, "records": next_call("query_records", given)}
 

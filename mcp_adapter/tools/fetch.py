@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evidence import record_ids
-from evidence.item_lines import describe_read, item_title, origin_mark, record_line, record_url
+from evidence.item_lines import (
+    describe_read,
+    is_whole,
+    item_title,
+    origin_mark,
+    record_line,
+    record_url,
+)
 from evidence.json_text import dumps, grapheme_floor
 from evidence.page_cutter import (
     is_window_descriptor,
@@ -138,11 +145,12 @@ def build_document(record: FetchedRecord, passage: TextPassage | None) -> dict[s
     text = passage.text if passage else record_lines(shown, money)
     if passage and shown:
         metadata |= {"fields": shown, **({"money": money} if money else {})}
-    metadata |= {"complete": metadata.get("complete", True) and not fields, **fields}
+    metadata |= {"complete": metadata.get("complete", True) and is_whole(line), **fields}
     if "cut" in fields:
         metadata.setdefault("next", _read_field(record.handle, field_path=fields["cut"][0]))
     if "omitted_fields" in fields:
         metadata.setdefault("next", _fetch_omitted(record))
+        metadata["fields_left_out"] = {"read": _fetch_omitted(record), "names": _all_fields(record)}
     metadata |= _blob(body)
     if "expanded" in line:
         metadata["expanded"] = line["expanded"]
@@ -186,6 +194,14 @@ def _fetch_omitted(record: FetchedRecord) -> dict[str, Any]:
     """Return the call that fetches the fields that REST left out, if REST names them."""
     names = record.body.get("omitted_fields", [])
     return {"tool": "fetch", "args": {"id": record.handle, "fields": names}}
+
+
+def _all_fields(record: FetchedRecord) -> dict[str, Any]:
+    """Return the call that names all fields of the record's stream."""
+    arguments = {"stream": record.body.get("stream")}
+    if record.body.get("connection_id"):
+        arguments["connection_id"] = record.body["connection_id"]
+    return {"tool": "schema", "args": arguments}
 
 
 def _read_field(record_id: str, **arguments: Any) -> dict[str, Any]:

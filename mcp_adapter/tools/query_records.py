@@ -86,6 +86,7 @@ _FORWARDED = (
     "expand_limit",
 )
 _DEFAULT_RECORDS = 25
+_MAX_EXPORT_CHARS = 800
 _READ = next_call("read_record_field", {"id": "x" * 50, "field_path": "x" * 10})
 
 
@@ -153,7 +154,7 @@ def _page(envelope: dict[str, Any]) -> dict[str, Any]:
         page["count"] = count
     if meta.get("warnings"):
         page["warnings"] = meta["warnings"]
-    return page
+    return page | {name: meta[name] for name in ("ended_by", "left") if name in meta}
 
 
 def _next_steps(
@@ -195,7 +196,8 @@ def _export(arguments: Arguments, *, stream: str) -> dict[str, str]:
         words += ["--fields", ",".join(arguments["fields"])]
     for name, value in query_params(arguments, "filter", "after", "before"):
         words += ["--param", f"{name}={value}"]
-    return {"export": shlex.join(words)}
+    command = shlex.join(words)
+    return {"export": command} if len(command) <= _MAX_EXPORT_CHARS else {}
 
 
 TOOL = Tool("query_records", "Query records", DESCRIPTION, ARGUMENTS, run)

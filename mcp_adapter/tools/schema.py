@@ -1,5 +1,6 @@
 """schema: return what the grant covers, and what can be queried in one stream."""
 
+import zlib
 from typing import Any
 
 from evidence.item_lines import next_call
@@ -187,7 +188,7 @@ def run(call: Call) -> Result:
     body = call.get_json("/v1/schema", _params(arguments, full=full))
     body = {"connectors": [], **body} if "stream" in arguments else _as_index(body)
     entries = split_entries(body)
-    start = _parse_cursor(arguments)
+    start = _parse_cursor(arguments, count=len(entries))
     budget = SEARCH_BUDGET if full else _budget(body, first=start == 0)
 
     def build(count: int) -> Result:
@@ -220,16 +221,25 @@ def _params(arguments: Arguments, *, full: bool) -> list[tuple[str, str]]:
     return [form, ("stream", arguments["stream"]), *connection]
 
 
-def _parse_cursor(arguments: Arguments) -> int:
-    number = arguments.get("cursor", f"{_CURSOR_PREFIX}0").removeprefix(_CURSOR_PREFIX)
-    if not number.isdecimal() or len(number) > 9:
+def _cursor(arguments: Arguments, *, at: int, count: int) -> str:
+    """Return the cursor of an entry, bound to the call and to the number of entries."""
+    asked = [arguments.get(name) for name in ("stream", "connection_id", "detail")]
+    return f"{_CURSOR_PREFIX}{at}:{zlib.crc32(dumps([*asked, count]).encode()):08x}"
+
+
+def _parse_cursor(arguments: Arguments, *, count: int) -> int:
+    if "cursor" not in arguments:
+        return 0
+    number = arguments["cursor"].removeprefix(_CURSOR_PREFIX).partition(":")[0]
+    start = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
+    if not 0 < start < count or arguments["cursor"] != _cursor(arguments, at=start, count=count):
         raise AdapterError(
             "invalid_cursor",
-            "The cursor is not one that schema gave.",
+            "The cursor is not one that schema gave for these arguments.",
             param="cursor",
             next_step="Call schema again without cursor.",
         )
-    return int(number)
+    return start
 
 
 def _budget(body: dict[str, Any], *, first: bool) -> Budget:
@@ -254,7 +264,7 @@ def _build(
     if document["detail"] == "compact":
         document["field_capability_legend"] = LEGEND
     if end < len(entries):
-        document["next_cursor"] = f"{_CURSOR_PREFIX}{end}"
+        document["next_cursor"] = _cursor(arguments, at=end, count=len(entries))
     steps = _next_steps(document, arguments)
     structured = {"hint": _HINTS[document["detail"]], "next": steps, "data": document}
     return Result(structured, render(structured))

@@ -66,7 +66,9 @@ ARGUMENTS = (
 _PATHS = {"semantic": "/v1/search/semantic", "hybrid": "/v1/search/hybrid"}
 _FORWARDED = ("streams", "connection_id", "filter", "after", "before", "match", "sort", "cursor")
 _DEFAULT_HITS = 10
-_RENDERED_META = frozenset({"count", "count_accuracy", "recall", "warnings", "match"})
+_RENDERED_META = frozenset(
+    {"count", "count_accuracy", "recall", "warnings", "match", "ended_by", "left"}
+)
 _FETCH = next_call("fetch", {"id": "x" * 50})
 
 
@@ -146,6 +148,7 @@ def _page(envelope: dict[str, Any]) -> dict[str, Any]:
         page["recall"] = meta["recall"]
     if meta.get("warnings"):
         page["warnings"] = meta["warnings"]
+    page |= {name: meta[name] for name in ("ended_by", "left") if name in meta}
     rest = {name: value for name, value in meta.items() if name not in _RENDERED_META}
     if meta.get("match") == "any_word":
         rest["match"] = meta["match"]

@@ -130,7 +130,7 @@ def test_result_that_cannot_fit_is_refused_with_next_step(
 
 
 def test_aggregate_with_too_long_labels_is_refused_with_next_step() -> None:
-    body = {"metric": "count", "stream": "messages", "value": 1,
+    body = {"metric": "max", "stream": "messages", "value": "v" * 900,
             "meta": {"warnings": [{"code": "partial_results", "message": "m" * 900}]}}  # fmt: skip
     fake = FakeRest(answers={"/v1/streams/messages/aggregate": RestResponse(200, body)})
 

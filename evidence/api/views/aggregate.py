@@ -24,6 +24,7 @@ from evidence.errors import InvalidRequest
 from evidence.item_lines import group_line
 from evidence.json_text import dumps, json_size, wire_size
 from evidence.ledger.entries import DisclosedItem
+from evidence.page_cutter import cut_group
 from evidence.read import aggregate, filters
 
 
@@ -97,6 +98,8 @@ class AggregateView(GrantedView):
         """Drop the last groups until the response fits the byte limits. Returns how many remain."""
         form = list_form.parse_list_form(self.query)
         groups, head = body["groups"], body | {"groups": []}
+        if form.total is not None:
+            groups = [cut_group(group, form.total // _KEY_PART) for group in groups]
         envelope = list_form.envelope_size(self.query, form, cursor=_CURSOR_BYTES)
         total, lines = json_size(head) + envelope.structured, wire_size(dumps(head)) + envelope.text
         shown = 0
@@ -136,6 +139,8 @@ class AggregateView(GrantedView):
 
 _CURSOR_BYTES = 256
 """Room for the cursor of the next page."""
+_KEY_PART = 8
+"""A key of a group takes at most one part in so many of `max_bytes`."""
 
 
 def _body(

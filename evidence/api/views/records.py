@@ -94,7 +94,7 @@ class RecordsView(GrantedView):
             links=not form.compact,
             warnings=self.query.warnings,
             count=counted,
-            meta=extent,
+            meta={**(extent or {}), **shown.meta},
         )
         return Answer(answer, self._disclosed(visible, shown.items, expansions))
 

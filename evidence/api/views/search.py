@@ -72,7 +72,7 @@ class SearchView(GrantedView):
             links=not form.compact,
             warnings=[*self.query.warnings, *search_bodies.skipped_stream_warnings(found)],
         )
-        response_body["meta"] |= self._meta(found)
+        response_body["meta"] |= self._meta(found) | page.meta
         return Answer(response_body, self._disclosed(found, shown))
 
     def _meta(self, found: SearchResult) -> dict[str, Any]:
