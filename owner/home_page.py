@@ -123,7 +123,7 @@ def _refusals(owner_id: str, now: datetime) -> list[Attention]:
 
 
 def _imports(owner_id: str, now: datetime) -> list[Attention]:
-    page = reverse("admin:importers_importrun_changelist")
+    page = reverse("imports")
     return [
         Attention(f"The import of {run.label} stopped before its end.", "Continue it", page)
         for run in stopped_runs(owner_id, since=now - FAILED_IMPORTS)

@@ -9,12 +9,11 @@ from typing import Any, cast
 from django import forms
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.admin import register
 from django.core.files.uploadedfile import UploadedFile
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from typing_extensions import override
 
@@ -38,10 +37,11 @@ from owner.own_addresses import (
     known_addresses,
     names_senders,
 )
+from owner.permissions import owner_required
 from owner.preferences import base_language
 from owner.records.periods import zone_name
 from owner.records.record_urls import stream_url
-from owner.site import OwnerAdmin, owner, owner_site, page
+from owner.site import owner, page
 from owner.text import escape_invisible, format_time, pluralize
 
 COLUMN_PREFIX = "column_"
@@ -409,24 +409,7 @@ LATEST = 20
 REFRESH_SECONDS = 3
 
 
-@register(ImportRun, site=owner_site)
-class ImportAdmin(OwnerAdmin[ImportRun]):
-    @override
-    def get_urls(self) -> list[URLPattern]:
-        ours: list[tuple[str, Callable[..., HttpResponse], str]] = [
-            ("", send, "importrun_changelist"),
-            ("slice/", add_slice, "import_slice"),
-            ("upload/<path:object_id>/progress/", progress, "import_progress"),
-            ("upload/<path:object_id>/", look, "import_upload"),
-            ("waiting/<path:object_id>/", answer_question, "import_waiting"),
-            ("<path:object_id>/change/", report, "importrun_change"),
-        ]
-        return [
-            path(route, self.admin_site.admin_view(view), name=f"importers_{name}")
-            for route, view, name in ours
-        ]
-
-
+@owner_required
 def send(request: HttpRequest) -> HttpResponse:
     """Show the upload form and the recent imports."""
     form = SendForm(request.POST or None, request.FILES or None)
@@ -434,7 +417,7 @@ def send(request: HttpRequest) -> HttpResponse:
         received = [_receive(file) for file in form.cleaned_data["file"]]
         if len(received) == 1:
             return redirect(_address(received[0]))
-        return redirect("admin:importers_importrun_changelist")
+        return redirect("imports")
     runs = [run_lines(run) for run in latest_runs(current_owner(), limit=LATEST)]
     sent = [
         {"name": escape_invisible(each.state.name), "url": _address(each)}
@@ -459,16 +442,17 @@ def _waiting_rows() -> list[dict[str, Any]]:
             "question": escape_invisible(each.question),
             "asked": format_time(each.asked_at),
             "is_due": each.is_due,
-            "url": reverse("admin:importers_import_waiting", args=[each.waiting_id]),
+            "url": reverse("import-waiting", args=[each.waiting_id]),
         }
         for each in list_waiting(current_owner())
     ]
 
 
+@owner_required
 def add_slice(request: HttpRequest) -> HttpResponse:
     """The next bytes of a file; scripts send large ones so. Answers where the rest goes."""
     if request.method != "POST":
-        return redirect(reverse("admin:importers_importrun_changelist"))
+        return redirect(reverse("imports"))
     said = request.GET
     try:
         size, offset = int(said.get("size", "")), int(said.get("offset", ""))
@@ -488,9 +472,10 @@ def add_slice(request: HttpRequest) -> HttpResponse:
     )
 
 
-def look(request: HttpRequest, object_id: str) -> HttpResponse:
+@owner_required
+def look(request: HttpRequest, upload_id: str) -> HttpResponse:
     """What was sent, with what can be said about it; once confirmed, how far it is."""
-    upload = _upload(object_id)
+    upload = _upload(upload_id)
     if upload.state.phase != "received":
         return _watch(request, upload)
 
@@ -502,20 +487,21 @@ def look(request: HttpRequest, object_id: str) -> HttpResponse:
     return _preview(request, upload.path, start)
 
 
-def answer_question(request: HttpRequest, object_id: str) -> HttpResponse:
+@owner_required
+def answer_question(request: HttpRequest, waiting_id: str) -> HttpResponse:
     """The same for an export in a watched folder, which the background worker then imports."""
-    waiting = find_waiting(object_id, owner_id=current_owner())
+    waiting = find_waiting(waiting_id, owner_id=current_owner())
     if waiting is None:
         raise Http404
     if "dismiss" in request.POST:
         dismiss(waiting)
         messages.success(request, "Dismissed. What the question is about is not imported.")
-        return redirect("admin:importers_importrun_changelist")
+        return redirect("imports")
 
     def start(values: dict[str, str]) -> str:
         answer(waiting, values)
         messages.success(request, "Answered. The import starts shortly.")
-        return reverse("admin:importers_importrun_changelist")
+        return reverse("imports")
 
     return _preview(request, locate(waiting), start, question=escape_invisible(waiting.question))
 
@@ -576,22 +562,24 @@ def _watch(request: HttpRequest, upload: Upload) -> HttpResponse:
         "upload": state,
         "runs": _runs(upload),
         "is_going_on": state.phase == "wanted",
-        "progress_url": reverse("admin:importers_import_progress", args=[upload.upload_id]),
+        "progress_url": reverse("import-progress", args=[upload.upload_id]),
         "seconds": REFRESH_SECONDS,
     }
     return _page(request, "progress", title=state.name, context=context)
 
 
-def progress(request: HttpRequest, object_id: str) -> HttpResponse:
+@owner_required
+def progress(request: HttpRequest, upload_id: str) -> HttpResponse:
     """The same for scripts."""
-    upload = _upload(object_id)
+    upload = _upload(upload_id)
     runs = [{"text": run.text, "percent": run.percent} for run in _runs(upload)]
     return JsonResponse({"is_going_on": upload.state.phase == "wanted", "runs": runs})
 
 
-def report(request: HttpRequest, object_id: str) -> HttpResponse:
+@owner_required
+def report(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show what became of a run: by account, and its receipts by reason."""
-    run = find_run(object_id, owner_id=current_owner())
+    run = find_run(run_id, owner_id=current_owner())
     if run is None:
         raise Http404
     context = {"run": run_lines(run, with_accounts=True), "groups": receipt_groups(run.run_id)}
@@ -609,15 +597,15 @@ def _runs(upload: Upload) -> list[RunLines]:
     return [run_lines(run, with_accounts=True) for run in found if run is not None]
 
 
-def _upload(object_id: str) -> Upload:
-    upload = uploads.find_upload(_root(), object_id)
+def _upload(upload_id: str) -> Upload:
+    upload = uploads.find_upload(_root(), upload_id)
     if upload is None:
         raise Http404
     return upload
 
 
 def _address(upload: Upload) -> str:
-    return reverse("admin:importers_import_upload", args=[upload.upload_id])
+    return reverse("import-upload", args=[upload.upload_id])
 
 
 def _root() -> Any:

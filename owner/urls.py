@@ -29,6 +29,7 @@ from owner.grants.give_access_page import give_access, narrow_page
 from owner.grants.permission_page import permission_page
 from owner.home_page import remove_demo_data
 from owner.household import owners_page, remove_owner
+from owner.imports import add_slice, answer_question, look, progress, report, send
 from owner.live_accounts import (
     account_choices,
     account_list,
@@ -85,6 +86,12 @@ urlpatterns = [
     path("connect", connect, name="connect"),
     path("connect/doctor", doctor, name="connect-doctor"),
     path("connect/status", connect_status, name="connect-status"),
+    path("imports", send, name="imports"),
+    path("imports/slice", add_slice, name="import-slice"),
+    path("imports/upload/<str:upload_id>", look, name="import-upload"),
+    path("imports/upload/<str:upload_id>/progress", progress, name="import-progress"),
+    path("imports/waiting/<str:waiting_id>", answer_question, name="import-waiting"),
+    path("imports/<str:run_id>", report, name="import-report"),
     path("accounts", account_list, name="accounts"),
     path("accounts/connect/<str:name>", connect_account, name="account-connect"),
     path("accounts/connect/<str:name>/<str:provider>", sign_in_form, name="account-sign-in"),

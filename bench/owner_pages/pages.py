@@ -54,7 +54,7 @@ PAGES = (
     ("question before a connection is erased",
         "/admin/evidence/connection/erase/?of=connection&connection=cin_demo_mail_personal"),
     ("connections", "/admin/evidence/connection/"),
-    ("imports", "/admin/importers/importrun/"),
+    ("imports", "/imports"),
     ("accounts", "/accounts"),
     ("backups", "/backups"),
     ("notifications", "/notifications"),

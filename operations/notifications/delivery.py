@@ -81,7 +81,7 @@ def current_notices(owner_id: str, *, now: datetime) -> Iterator[Notice]:
     yield from _grants(owner_id, now)
     for run in stopped_runs(owner_id, since=now - MAX_AGE):
         text = "An import stopped before its end."
-        yield Notice(Kind.FAILED_IMPORT, run.run_id, text, "/admin/importers/importrun/")
+        yield Notice(Kind.FAILED_IMPORT, run.run_id, text, "/imports")
     if (problem := schedule.get_plan(owner_id).problem) is not None:
         # Once a day for each kind of failure, although the backup is tried every hour.
         key = f"{problem['code']} {problem['at'][:10]}"

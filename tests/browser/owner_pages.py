@@ -30,7 +30,7 @@ CHAT_EXPORT = b"03/04/26, 08:30 - Jonas: hi\n05/06/26, 08:30 - Jonas: ho\n"
 
 EMPTY = ("/", "/search", "/search?q=lease", "/day/2026-01-10", "/people", "/activity",
     "/activity/refused", "/connected", "/connected/give", "/accounts", "/backups", "/notifications",
-    "/storage", "/admin/", "/admin/importers/importrun/",
+    "/storage", "/admin/", "/imports",
     "/admin/evidence/connection/", "/admin/evidence/connection/erasures/",
     "/admin/evidence/source/", "/admin/evidence/accesstoken/",
 )  # fmt: skip
@@ -107,10 +107,10 @@ PAGES = (
     "/admin/evidence/grant/{quoted_grant}/limits/",
     "/admin/evidence/grant/{quoted_grant}/revoke/",
     "/admin/evidence/grant/{quoted_grant}/token/",
-    "/admin/importers/importrun/",
-    "/admin/importers/importrun/upload/{upload}/",
-    "/admin/importers/importrun/waiting/{waiting}/",
-    "/admin/importers/importrun/{run}/change/",
+    "/imports",
+    "/imports/upload/{upload}",
+    "/imports/waiting/{waiting}",
+    "/imports/{run}",
     "/admin/evidence/source/",
     "/admin/evidence/source/{source}/change/",
 )
@@ -126,7 +126,7 @@ NO_PAGES = {
     "files/<str:connection_id>/<path:blob_id>",
     "html/<str:connection_id>/<str:stream>",  # the frame of a mail
     "admin/evidence/connection/erasures/<path:object_id>/progress/",
-    "admin/importers/importrun/upload/<path:object_id>/progress/",
+    "imports/upload/<str:upload_id>/progress",
     "admin/<app_label>/",
     "admin/<url>",
     "sse",

@@ -92,7 +92,7 @@ PAGES = {
     "search": "/search?q=deposit",
     "people": "/people",
     "activity": "/activity",
-    "import": "/admin/importers/importrun/",
+    "import": "/imports",
     "backups": "/backups",
 }
 ON_A_PHONE = {*PAGES, "consent-counted", "connected", "mail", "day"}

@@ -43,7 +43,7 @@ OWN_PAGES = {
     "/connected": "Scribe",
     "/admin/evidence/source/": "Mail",
     "/admin/evidence/connection/": "12 records",
-    "/admin/importers/importrun/": "{name}.mbox",
+    "/imports": "{name}.mbox",
     "/backups": "Backups",
     "/storage": "Storage",
 }

@@ -28,7 +28,7 @@ def import_page(
     served: World, browser: Chrome, live_server: Any, settings: Any, tmp_path: Path
 ) -> Chrome:
     settings.PDPP_VAR = tmp_path
-    browser.get(f"{live_server.url}/admin/importers/importrun/")
+    browser.get(f"{live_server.url}/imports")
     fill(browser, "username", "alice")
     fill(browser, "password", PASSWORD)
     press(browser, "Sign in")

@@ -75,7 +75,7 @@ ATTACKS = (
            CHUNK, TIMES),
     post("records of 49 MB with a wrong bearer", "/v1/ingest/messages?connector_id=mail", BEARER,
          piece=ENCODED, times=TIMES),
-    post("an export of 49 MB with a wrong session", "/admin/importers/importrun/",
+    post("an export of 49 MB with a wrong session", "/imports",
          "Cookie: pdpp-session=unknown", "Content-Type: multipart/form-data; boundary=x",
          start=form_data(b"file"), piece=ENCODED, times=TIMES),
     post("a call of 1 MB with a wrong bearer", "/mcp", JSON, BEARER, piece=ENCODED, times=1),

@@ -140,7 +140,7 @@ SENTENCES = {
     ),
     NotificationKind.FAILED_IMPORT: (
         "An import stopped before its end.",
-        "/admin/importers/importrun/",
+        "/imports",
     ),
     NotificationKind.FAILED_BACKUP: ("The backup of today failed.", "/"),
 }

@@ -147,7 +147,7 @@ OTHER_ADDRESSES = (
     "/connect/status", "/activity/export.json", "/owners/{owner}/remove",
     "/html/{personal}/messages?key=m1", "/files/{personal}/blb_1", "/ask/{ask}", "/set-up/x/",
     "/admin/evidence/connection/erasures/{erasure}/progress/",
-    "/admin/importers/importrun/upload/{upload}/progress/",
+    "/imports/upload/{upload}/progress",
 )  # fmt: skip
 
 

@@ -164,9 +164,7 @@ def test_a_large_body_with_the_owners_token_is_read(committed: World, chunked: b
 
 
 @pytest.mark.parametrize("cookie", [None, "unknown"])
-@pytest.mark.parametrize(
-    "path", ["/admin/importers/importrun/slice/", "/admin/evidence/grant/add/"]
-)
+@pytest.mark.parametrize("path", ["/imports/slice", "/admin/evidence/grant/add/"])
 @pytest.mark.django_db(transaction=True)
 def test_a_large_form_is_not_read_before_the_owners_session_is_checked(
     committed: World, path: str, cookie: str | None
@@ -187,12 +185,12 @@ def test_a_large_slice_with_the_owners_session_is_read(
     content = b"x" * (DEFAULT_BYTES + 1)
     browser = Client()
     browser.force_login(sign_up("alice"))
-    browser.get("/admin/importers/importrun/")
+    browser.get("/imports")
     cookies = "; ".join(f"{name}={each.value}" for name, each in browser.cookies.items())
     sent = {"Cookie": cookies, "X-CSRFToken": browser.cookies[settings.CSRF_COOKIE_NAME].value}
     with site() as web, contextlib.closing(web.connect()) as connection:
         query = f"name=chat.txt&size={len(content)}&offset=0"
-        path = f"/admin/importers/importrun/slice/?{query}"
+        path = f"/imports/slice?{query}"
         connection.request("POST", path, body=content, headers=sent)
         answer = connection.getresponse()
         body = json.loads(answer.read())
@@ -294,6 +292,6 @@ def test_the_limits_are_those_of_the_documentation(settings: Any) -> None:
     assert DEFAULT_BYTES == 64 * 1024
     assert MCP_BYTES == 1024 * 1024
     large = {prefix for prefix, size in most.items() if size > 2 * MCP_BYTES}
-    assert large == {"/v1/ingest/", "/v1/blobs", "/admin/importers/importrun/"}
+    assert large == {"/v1/ingest/", "/v1/blobs", "/imports"}
     assert max(most.values()) == limits.INGEST_MAX_BYTES
     assert settings.DATA_UPLOAD_MAX_MEMORY_SIZE == request_bodies.OWNER_FORM_BYTES

@@ -117,7 +117,7 @@ CARD = b"BEGIN:VCARD\r\nVERSION:3.0\r\nFN:Eva Lang\r\nN:Lang;Eva\r\nEND:VCARD\r\
 
 def _import_by_page(url: str, set_up: str) -> None:
     """Make the owner's account, import a file, and send another one, all in a browser."""
-    imports = f"{url}/admin/importers/importrun/"
+    imports = f"{url}/imports"
     with httpx2.Client(follow_redirects=True, timeout=60, headers={"Referer": url}) as browser:
 
         def send(page: Page, form: Form, **more: Any) -> Page:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 IMPORT = ["Import", "Live accounts"]
 CONNECT = ["Connect an app"]
 ADDRESSES = {
-    "Import": "admin:importers_importrun_changelist",
+    "Import": "imports",
     "Live accounts": "accounts",
     "Connect an app": "connect",
     "See months with records": "home",

@@ -25,7 +25,7 @@ from tests.owners import OWNER_ID
 if TYPE_CHECKING:
     from tests.world import World
 
-IMPORTS = "/admin/importers/importrun/"
+IMPORTS = "/imports"
 CHAT = b"03/04/26, 08:30 - Jonas: hi\n05/06/26, 08:30 - Jonas: ho\n"
 
 
@@ -95,7 +95,7 @@ def test_once_confirmed_it_is_imported_and_reported(
     assert "message 5, at byte" in report.text
     assert "The date is invalid" in report.text
     assert "box.mbox From the browser" in alice.open(IMPORTS).text
-    told = alice.http.get(waiting.address + "progress/").json()
+    told = alice.http.get(waiting.address + "/progress").json()
     assert told["is_going_on"] is False
     assert told["runs"][0]["percent"] == 100
 
@@ -321,7 +321,7 @@ def test_a_large_file_comes_in_slices(
 
     def put(offset: int, upload: str = "") -> Any:
         return alice.http.post(
-            f"{IMPORTS}slice/",
+            f"{IMPORTS}/slice",
             content[offset : offset + 1000],
             content_type="application/octet-stream",
             query_params={
@@ -351,7 +351,7 @@ def test_a_large_file_comes_in_slices(
 
 def test_slices_without_the_pages_own_token_are_refused(world: "World", alice: Browser) -> None:
     answer = alice.http.post(
-        f"{IMPORTS}slice/?name=a.ics&size=1&offset=0", b"x", content_type="application/octet-stream"
+        f"{IMPORTS}/slice?name=a.ics&size=1&offset=0", b"x", content_type="application/octet-stream"
     )
 
     assert answer.status_code == 403
@@ -408,7 +408,7 @@ def test_a_disk_that_is_full_is_said_and_loses_no_slice(
     def put(offset: int, upload: str) -> Any:
         asked = {"name": "c.ics", "size": str(len(content)), "offset": str(offset)}
         return alice.http.post(
-            f"{IMPORTS}slice/",
+            f"{IMPORTS}/slice",
             content[max(0, offset) :],
             content_type="application/octet-stream",
             query_params=asked | {"upload": upload},
@@ -455,8 +455,8 @@ def test_what_is_no_export_is_said_to_be_none(
 
     assert "Nothing that can be imported" in page.text
     assert "Nothing that can be imported" in alice.press(page.form, "start").text
-    assert alice.http.get(f"{IMPORTS}upload/upl_none/").status_code == 404
-    assert alice.http.get(f"{IMPORTS}imp_none/change/").status_code == 404
+    assert alice.http.get(f"{IMPORTS}/upload/upl_none").status_code == 404
+    assert alice.http.get(f"{IMPORTS}/imp_none").status_code == 404
 
 
 GIRO = b"Datum;Name;Betrag\n13.01.2026;A;-1.234\n14.01.2026;B;-5.678\n"
