@@ -72,16 +72,6 @@ YOUR_RECORDS = (
         "What each kind of connection can hold, field by field.",
         "evidence_source_changelist",
     ),
-    Entry(
-        "Look up a record",
-        "Open a record by connection, stream and key.",
-        "evidence_record_lookup",
-    ),
-    Entry(
-        "What was erased",
-        "Receipts of what is gone; and erasing everything.",
-        "evidence_erasures",
-    ),
 )
 SECTIONS = (
     Section("Who may read", WHO_MAY_READ),

@@ -47,7 +47,10 @@ from owner.oauth.device_flow import device, device_authorization
 from owner.oauth.endpoints import authorization_server, introspect, register, revoke, token
 from owner.preferences import preferences
 from owner.records.browse_page import record_list
+from owner.records.connection_streams import keep
 from owner.records.day_page import day_page, today_page
+from owner.records.erasure_pages import ask, receipts_page, watch
+from owner.records.erasure_pages import progress as erasure_progress
 from owner.records.people_pages import (
     merge_people,
     people_page,
@@ -57,6 +60,7 @@ from owner.records.people_pages import (
 from owner.records.record_files import record_file, record_html
 from owner.records.record_page import record_page
 from owner.records.search_page import search_page
+from owner.records.visibility_page import who_can_see
 from owner.storage_page import storage_page
 
 urlpatterns = [
@@ -123,6 +127,12 @@ urlpatterns = [
     path("people/<str:person>/separate", separate_identity, name="person-separate"),
     path("records/<str:connection_id>/<str:stream>/", record_list, name="record-list"),
     path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page, name="record"),
+    path("who", who_can_see, name="who-can-see"),
+    path("retention", keep, name="retention"),
+    path("erase", ask, name="erase"),
+    path("erasures", receipts_page, name="erasures"),
+    path("erasures/<str:erasure_id>", watch, name="erasure"),
+    path("erasures/<str:erasure_id>/progress", erasure_progress, name="erasure-progress"),
     path("html/<str:connection_id>/<str:stream>", record_html, name="record-html"),
     path("files/<str:connection_id>/<path:blob_id>", record_file, name="record-file"),
     path("ask/<str:token>", permission_page, name="permission-request"),

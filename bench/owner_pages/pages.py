@@ -49,10 +49,10 @@ PAGES = (
     ("narrow a grant", "/connected/narrow?grant={grant}"),
     ("pause an app", "/connected/pause?client={client}"),
     ("storage", "/storage"),
-    ("who can see a record", "/admin/evidence/connection/record/who/"
+    ("who can see a record", "/who"
         "?connection=cin_demo_mail_personal&stream=messages&key={mail_personal_key}"),
     ("question before a connection is erased",
-        "/admin/evidence/connection/erase/?of=connection&connection=cin_demo_mail_personal"),
+        "/erase?of=connection&connection=cin_demo_mail_personal"),
     ("connections", "/admin/evidence/connection/"),
     ("imports", "/imports"),
     ("accounts", "/accounts"),

@@ -83,8 +83,8 @@ PROTECTED = frozenset(
     {
         "remove-demo",
         "notification-add",
-        "admin:evidence_erase",
-        "admin:evidence_keep",
+        "erase",
+        "retention",
         "give-access",
         "admin:evidence_grant_token",
         "admin:password_change",

@@ -1,6 +1,5 @@
 """Connections can be renamed, paused and revoked. Imports create them."""
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
@@ -9,70 +8,22 @@ from django.contrib.admin.utils import unquote
 from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from typing_extensions import override
 
 from evidence import limits
-from evidence.access.gate import Gate
-from evidence.access.grant_text import stream_label
-from evidence.access.owner_scope import owner_scope
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection, StreamState
 from evidence.models.owners import current_owner
 from evidence.write.connections import is_name_taken, set_languages, validate_identities
 from evidence.write.erasure_orders import ErasureScope
 from owner.form_fields import PlainForm, language_choices, set_choices, validate_printable
-from owner.records import connection_streams, erasure_pages, visibility_page
+from owner.records import connection_streams, erasure_pages
 from owner.records.connection_streams import stream_lines
-from owner.records.record_urls import record_url, stream_url
-from owner.site import OwnerAdmin, OwnPage, named, owner_site, page
+from owner.site import OwnerAdmin, named, owner_site
 from owner.text import pluralize, with_code
-
-
-class LookUpForm(forms.Form):
-    where = forms.ChoiceField(label="Connection and stream")
-    key = forms.CharField(
-        label="Record key",
-        required=False,
-        strip=False,
-        help_text="Leave it empty to see which records there are.",
-        widget=forms.TextInput(attrs={"size": 40, "spellcheck": "false"}),
-    )
-
-    def __init__(self, data: Mapping[str, str] | None, *, gate: Gate) -> None:
-        super().__init__(data)
-        set_choices(self, "where", _places(gate))
-
-
-def look_up(request: HttpRequest) -> HttpResponse:
-    """Show a form for a connection, a stream and a key."""
-    data = request.GET if "where" in request.GET else None
-    form = LookUpForm(data, gate=Gate(owner_scope(current_owner())))
-    if form.is_valid():
-        connection_id, _, stream = form.cleaned_data["where"].partition("/")
-        return _open(connection_id, stream, form.cleaned_data["key"])
-    return page(request, "expert/record_look_up", title="Look up a record", context={"form": form})
-
-
-def _open(connection_id: str, stream: str, key: str) -> HttpResponse:
-    address = record_url(connection_id, stream, key) if key else stream_url(connection_id, stream)
-    return redirect(address)
-
-
-def _places(gate: Gate) -> list[tuple[str, str]]:
-    """Return every stream of every connection, by the name of the connection."""
-    places = [
-        (f"{facts.connection_id}/{visible.stream.name}", facts.display_name, visible.stream)
-        for source in gate.sources
-        for visible in source.streams
-        for facts in visible.connections
-    ]
-    places.sort(key=lambda place: (place[1], place[0]))
-    return [(value, f"{name}: {stream_label(stream)}") for value, name, stream in places]
-
 
 Status = Connection.Status
 MEANINGS = {
@@ -154,19 +105,6 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
     @override
     def has_change_permission(self, request: HttpRequest, obj: Connection | None = None) -> bool:
         return self.has_view_permission(request, obj)
-
-    @override
-    def own_pages(self) -> Iterable[OwnPage]:
-        pages: list[OwnPage] = [
-            ("record/look-up/", look_up, "record_lookup"),
-            ("record/who/", visibility_page.who_can_see, "record_who"),
-            ("erase/", erasure_pages.ask, "erase"),
-            ("erasures/", erasure_pages.receipts_page, "erasures"),
-            ("erasures/<path:object_id>/progress/", erasure_pages.progress, "erasure_progress"),
-            ("erasures/<path:object_id>/", erasure_pages.watch, "erasure"),
-            ("keep/", connection_streams.keep, "keep"),
-        ]
-        return [(route, view, f"evidence_{name}") for route, view, name in pages]
 
     @override
     def get_queryset(self, request: HttpRequest) -> QuerySet[Connection]:

@@ -18,6 +18,7 @@ from evidence.models.connections import Connection, StreamState
 from evidence.models.sources import load_declarations
 from evidence.write.erasure_orders import ErasureScope
 from evidence.write.retention import MAX_DAYS, retention_periods, set_retention
+from owner.permissions import owner_required
 from owner.records import erasure_pages
 from owner.records.record_urls import stream_url
 from owner.site import page
@@ -97,9 +98,10 @@ class KeepForm(forms.Form):
 
 
 def url(connection_id: str) -> str:
-    return f"{reverse('admin:evidence_keep')}?connection={connection_id}"
+    return f"{reverse('retention')}?connection={connection_id}"
 
 
+@owner_required
 def keep(request: HttpRequest) -> HttpResponse:
     """Shows the periods, and sets them."""
     connection_id = request.GET.get("connection", "").replace("\0", "")

@@ -21,6 +21,7 @@ from evidence.models.erasures import Erasure
 from evidence.models.owners import current_owner, is_last_administrator
 from evidence.write.erasure_orders import ErasureScope, create_erasure, get_receipt, list_receipts
 from operations.erasure_text import count_rows, describe_kept, describe_scope, format_counts
+from owner.permissions import owner_required
 from owner.records.owner_reads import headings_of
 from owner.site import page
 from owner.text import escape_invisible, format_time
@@ -72,9 +73,10 @@ def url(of: ErasureScope, *, connection_id: str = "", stream: str = "", key: str
     """Where the owner is asked."""
     said = {"of": of.value, "connection": connection_id, "stream": stream, "key": key}
     query = urlencode({name: value for name, value in said.items() if value})
-    return f"{reverse('admin:evidence_erase')}?{query}"
+    return f"{reverse('erase')}?{query}"
 
 
+@owner_required
 def ask(request: HttpRequest) -> HttpResponse:
     """Asks, and once confirmed begins: a record is gone at once, anything larger is watched."""
     of, where = _wanted(request)
@@ -83,7 +85,7 @@ def ask(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         tombstones = not form.cleaned_data.get("untold", False)
         made = _begun(of, where, tombstones=tombstones)
-        watched = reverse("admin:evidence_erasure", args=[made.erasure_id])
+        watched = reverse("erasure", args=[made.erasure_id])
         return redirect(f"{watched}?{urlencode({'rows': sum(found.values())})}")
     context = {
         "form": form,
@@ -97,6 +99,7 @@ def ask(request: HttpRequest) -> HttpResponse:
     return page(request, "erasing/ask", title=BUTTONS[of], context=context)
 
 
+@owner_required
 def receipts_page(request: HttpRequest) -> HttpResponse:
     """What was erased, latest first."""
     labels = _labels()
@@ -105,10 +108,11 @@ def receipts_page(request: HttpRequest) -> HttpResponse:
     return page(request, "erasing/receipts", title="What was erased", context=context)
 
 
-def watch(request: HttpRequest, object_id: str) -> HttpResponse:
+@owner_required
+def watch(request: HttpRequest, erasure_id: str) -> HttpResponse:
     """How far an erasure is, and then its receipt."""
-    erasure = _known(object_id)
-    progress = reverse("admin:evidence_erasure_progress", args=[object_id])
+    erasure = _known(erasure_id)
+    progress = reverse("erasure-progress", args=[erasure_id])
     context = {
         "erasure": _lines(erasure, _labels()),
         "percent": _percent(request, erasure),
@@ -119,9 +123,10 @@ def watch(request: HttpRequest, object_id: str) -> HttpResponse:
     return page(request, "erasing/progress", title=title, context=context)
 
 
-def progress(request: HttpRequest, object_id: str) -> HttpResponse:
+@owner_required
+def progress(request: HttpRequest, erasure_id: str) -> HttpResponse:
     """The same for scripts."""
-    erasure = _known(object_id)
+    erasure = _known(erasure_id)
     run = {"text": _lines(erasure, {})["removed"], "percent": _percent(request, erasure)}
     return JsonResponse({"is_going_on": erasure.finished_at is None, "runs": [run]})
 
@@ -208,7 +213,7 @@ def _parents(gate: Gate, where: Mapping[str, str]) -> set[tuple[str, str]]:
 
 def _back(of: ErasureScope, where: Mapping[str, str]) -> str:
     if of == ErasureScope.OWNER:
-        return reverse("admin:evidence_erasures")
+        return reverse("erasures")
     return reverse("admin:evidence_connection_change", args=[quote(where["connection_id"])])
 
 

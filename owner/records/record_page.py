@@ -193,7 +193,7 @@ def _readers(place: Place) -> list[Reader]:
 def _links(place: Place) -> dict[str, str]:
     query = urlencode({"connection": place.connection_id, "stream": place.stream, "key": place.key})
     return {
-        "who_url": f"{reverse('admin:evidence_record_who')}?{query}",
+        "who_url": f"{reverse('who-can-see')}?{query}",
         "seen_url": f"{reverse('activity')}?{query}",
         "erase_url": erasure_pages.url(
             ErasureScope.RECORD,

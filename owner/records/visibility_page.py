@@ -26,6 +26,7 @@ from evidence.access.scope import Only, StreamTerms
 from evidence.errors import ApiException
 from evidence.models.grants import Grant
 from evidence.models.owners import current_owner
+from owner.permissions import owner_required
 from owner.records.record_summaries import summarize
 from owner.records.record_urls import record_url
 from owner.site import grant_url, page
@@ -49,6 +50,7 @@ class Line:
     why: str
 
 
+@owner_required
 def who_can_see(request: HttpRequest) -> HttpResponse:
     """Of one record that is there."""
     place = Place(*(request.GET.get(name, "") for name in ("connection", "stream", "key")))

@@ -146,7 +146,7 @@ def values(household: Household, tmp_path: Path, settings: Any) -> dict[str, str
 OTHER_ADDRESSES = (
     "/connect/status", "/activity/export.json", "/owners/{owner}/remove",
     "/html/{personal}/messages?key=m1", "/files/{personal}/blb_1", "/ask/{ask}", "/set-up/x/",
-    "/admin/evidence/connection/erasures/{erasure}/progress/",
+    "/erasures/{erasure}/progress",
     "/imports/upload/{upload}/progress",
 )  # fmt: skip
 
@@ -423,9 +423,7 @@ def test_the_last_administrator_stays(household: Household) -> None:
 
     removed = alice.http.post(f"/owners/{ALICE}/remove", {"name": "alice"})
     dismissed = alice.http.post("/owners", {"action": "dismiss", "owner": ALICE}, follow=True)
-    erased = alice.http.post(
-        "/admin/evidence/connection/erase/?of=owner", {"word": "erase everything"}
-    )
+    erased = alice.http.post("/erase?of=owner", {"word": "erase everything"})
 
     with pytest.raises(CommandError, match="last administrator"):
         call_command("erase", "--owner", "alice", "owner", "--yes")

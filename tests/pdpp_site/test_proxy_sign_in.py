@@ -25,7 +25,7 @@ from tests.world import PERSONAL, World
 
 PASSWORD = "correct horse battery"
 PROXY, STRANGER = "127.0.0.9", "127.0.0.2"
-ERASE = f"/admin/evidence/connection/erase/?of=connection&connection={PERSONAL}"
+ERASE = f"/erase?of=connection&connection={PERSONAL}"
 
 
 def told(environ: dict[str, Any], start: StartResponse) -> list[bytes]:
@@ -219,7 +219,7 @@ PROTECTED = (
     "/demo/remove",
     "/notifications/add/mail",
     "/connected/give",
-    f"/admin/evidence/connection/keep/?connection={PERSONAL}",
+    f"/retention?connection={PERSONAL}",
     "/admin/password_change/",
     "/second-factor",
     "/backups/key",

@@ -7,7 +7,7 @@ from tests.owner.pages.browser import Browser, Form, Page
 from tests.world import World
 
 PAGES = (
-    "/admin/", "/admin/evidence/grant/", "/admin/evidence/grant/add/", "/admin/evidence/connection/record/look-up/",
+    "/admin/", "/admin/evidence/grant/", "/admin/evidence/grant/add/", "/erasures",
     "/connected", "/connect",
 )  # fmt: skip
 SAID = "Access of Bob to Mail was paused automatically: within 24 hours it read 30 of the 40"

@@ -85,7 +85,7 @@ def test_a_stream_is_erased_in_the_background_with_progress(world: World, alice:
     watched = alice.press(alice.open(page.link("Erase")).form)
     assert "Erasing continues while the server runs" in watched.text
     assert len(stored.true_counts()) == 5
-    progress = alice.http.get(watched.address.replace("/?", "/progress/?")).json()
+    progress = alice.http.get(watched.address.replace("?", "/progress?")).json()
     assert progress == {"is_going_on": True, "runs": [{"text": "nothing yet", "percent": 0}]}
 
     do_the_work()
@@ -94,7 +94,7 @@ def test_a_stream_is_erased_in_the_background_with_progress(world: World, alice:
     assert "Receipt" in done.text
     assert "3 records" in done.text
     assert (BANK, "transactions") not in stored.true_counts()
-    receipts = alice.open("/admin/evidence/connection/erasures/")
+    receipts = alice.open("/erasures")
     assert any(watched.address.startswith(at) for _, at in receipts.links if "erasures/ers" in at)
 
 
@@ -113,7 +113,7 @@ def test_a_connection_goes_once_it_is_confirmed(world: World, alice: Browser) ->
 
 
 def test_everything_takes_a_word(world: World, alice: Browser) -> None:
-    asked = alice.open(alice.open("/admin/evidence/connection/erasures/").link("Erase everything"))
+    asked = alice.open(alice.open("/erasures").link("Erase everything"))
     assert "4 connections" in asked.text
     refused = alice.press(asked.form)
     assert "Type “erase everything” to go on" in refused.text
@@ -132,8 +132,8 @@ def test_everything_takes_a_word(world: World, alice: Browser) -> None:
     ["", "of=all", "of=stream", f"of=stream&connection={PERSONAL}", "of=connection&connection=cin_x"],
 )  # fmt: skip
 def test_what_names_nothing_is_no_page(world: World, alice: Browser, wrong: str) -> None:
-    assert alice.open(f"/admin/evidence/connection/erase/?{wrong}").status == 404
-    assert alice.open("/admin/evidence/connection/erasures/ers_no/").status == 404
+    assert alice.open(f"/erase?{wrong}").status == 404
+    assert alice.open("/erasures/ers_no").status == 404
 
 
 def test_how_long_records_are_kept_is_set_stream_by_stream(world: World, alice: Browser) -> None:

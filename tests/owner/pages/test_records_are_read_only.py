@@ -1,13 +1,12 @@
-"""Records are looked up by key and looked at; nothing here changes one."""
+"""Records are looked at; nothing here changes one."""
 
 import pytest
 
 from evidence.models.connections import Connection
 from owner.records.record_urls import record_url, stream_url
 from tests.owner.pages.browser import Browser, Page
-from tests.world import BANK, PERSONAL, World
+from tests.world import PERSONAL, World
 
-LOOK_UP = "/admin/evidence/connection/record/look-up/"
 HOSTILE = "<script>alert(1)</script><a href='javascript:x'>free\u202egnp.exe</a>\x1b[31m"
 
 
@@ -19,27 +18,13 @@ def open_one(browser: Browser, key: str) -> Page:
     return browser.open(record_url(PERSONAL, "messages", key))
 
 
-def test_a_record_is_found_by_connection_stream_and_key(world: World, alice: Browser) -> None:
-    form = alice.open(LOOK_UP).form
-    form.fill("where", f"{PERSONAL}/messages")
-    form.fill("key", "m1")
-
-    page = alice.press(form)
+def test_a_record_shows_its_fields(world: World, alice: Browser) -> None:
+    page = open_one(alice, "m1")
 
     assert "Lease signed" in page.text
     assert "Size size_bytes 2.0 KB Stored value of Size 2000" in " ".join(page.text.split())
     assert "Labels labels home" in page.text
     assert "Dear Alice, we signed the lease for Lindenstraße 12 today." in page.text
-
-
-def test_without_a_key_the_records_of_the_stream_are_listed(world: World, alice: Browser) -> None:
-    form = alice.open(LOOK_UP).form
-    form.fill("where", f"{BANK}/transactions")
-
-    page = alice.press(form)
-
-    assert page.address == f"/records/{BANK}/transactions/"
-    assert any(at.endswith("/transactions/b3") for _, at in page.links)
 
 
 def test_what_a_record_says_is_shown_as_text_and_does_nothing(world: World, alice: Browser) -> None:
@@ -92,12 +77,11 @@ def test_an_ended_connection_is_closed_here_too(world: World, alice: Browser) ->
     Connection.unscoped.filter(pk=PERSONAL).update(status="revoked")
 
     assert open_one(alice, "m1").status == 404
-    assert "Personal mail" not in alice.open(LOOK_UP).text
+    assert open_list(alice, PERSONAL).status == 404
 
 
 def test_no_page_of_records_has_anything_to_send(world: World, alice: Browser) -> None:
     for page in (open_one(alice, "m1"), open_list(alice, PERSONAL)):
         assert page.own_forms == []
-    assert alice.open(LOOK_UP).form.method == "GET"
     for model in ("record", "recordchange", "searchtext", "blob"):
         assert alice.open(f"/admin/evidence/{model}/").status == 404

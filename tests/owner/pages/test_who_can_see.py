@@ -9,7 +9,7 @@ from owner.records.record_urls import record_url
 from tests.owner.pages.browser import Browser, Page
 from tests.world import BANK, PERSONAL, WORK, World
 
-WHO = "/admin/evidence/connection/record/who/"
+WHO = "/who"
 
 
 def who(browser: Browser, key: str, connection_id: str = PERSONAL) -> Page:
