@@ -25,6 +25,7 @@ from owner.backups import (
 )
 from owner.connect_page import connect, connect_status, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
+from owner.connections_page import connection_page, connections_page
 from owner.grants.give_access_page import give_access, narrow_page
 from owner.grants.permission_page import permission_page
 from owner.home_page import remove_demo_data
@@ -96,6 +97,8 @@ urlpatterns = [
     path("imports/upload/<str:upload_id>/progress", progress, name="import-progress"),
     path("imports/waiting/<str:waiting_id>", answer_question, name="import-waiting"),
     path("imports/<str:run_id>", report, name="import-report"),
+    path("connections", connections_page, name="connections"),
+    path("connections/<str:connection_id>", connection_page, name="connection"),
     path("accounts", account_list, name="accounts"),
     path("accounts/connect/<str:name>", connect_account, name="account-connect"),
     path("accounts/connect/<str:name>/<str:provider>", sign_in_form, name="account-sign-in"),

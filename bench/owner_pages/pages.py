@@ -53,7 +53,7 @@ PAGES = (
         "?connection=cin_demo_mail_personal&stream=messages&key={mail_personal_key}"),
     ("question before a connection is erased",
         "/erase?of=connection&connection=cin_demo_mail_personal"),
-    ("connections", "/admin/evidence/connection/"),
+    ("connections", "/connections"),
     ("imports", "/imports"),
     ("accounts", "/accounts"),
     ("backups", "/backups"),

@@ -1,4 +1,4 @@
-"""Sources and their declarations, read-only."""
+"""Sources with their declarations, and connections, read-only."""
 
 from dataclasses import dataclass
 
@@ -75,6 +75,15 @@ class SourceAdmin(OwnerAdmin[Source]):
             .only("version", "revision", "created_at"),
         }
         return page(request, "expert/source", title=source.display_name, context=context)
+
+
+@register(Connection, site=owner_site)
+class ConnectionAdmin(OwnerAdmin[Connection]):
+    list_title = "Connections"
+    list_display = ("connection_id", "display_name", "source", "status", "created_at")
+    list_select_related = ("source",)
+    search_fields = ("display_name", "source__display_name", "connection_id")
+    ordering = ("display_name", "pk")
 
 
 def declared_streams(source: Source) -> list[StreamDeclaration]:

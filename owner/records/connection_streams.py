@@ -6,7 +6,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.admin.utils import quote
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -110,7 +109,7 @@ def keep(request: HttpRequest) -> HttpResponse:
         raise Http404
     data = request.POST if request.method == "POST" else None
     form = KeepForm(data, streams=_streams(connection), kept=retention_periods(connection.pk))
-    back = reverse("admin:evidence_connection_change", args=[quote(connection.pk)])
+    back = reverse("connection", args=[connection.pk])
     if data is not None and form.is_valid():
         for stream, days in form.days.items():
             set_retention(connection.pk, stream=stream, days=days, now=timezone.now())

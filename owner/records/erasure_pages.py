@@ -5,7 +5,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
-from django.contrib.admin.utils import quote
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -214,7 +213,7 @@ def _parents(gate: Gate, where: Mapping[str, str]) -> set[tuple[str, str]]:
 def _back(of: ErasureScope, where: Mapping[str, str]) -> str:
     if of == ErasureScope.OWNER:
         return reverse("erasures")
-    return reverse("admin:evidence_connection_change", args=[quote(where["connection_id"])])
+    return reverse("connection", args=[where["connection_id"]])
 
 
 def _known(erasure_id: str) -> Erasure:

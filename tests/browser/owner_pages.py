@@ -31,7 +31,7 @@ CHAT_EXPORT = b"03/04/26, 08:30 - Jonas: hi\n05/06/26, 08:30 - Jonas: ho\n"
 EMPTY = ("/", "/search", "/search?q=lease", "/day/2026-01-10", "/people", "/activity",
     "/activity/refused", "/connected", "/connected/give", "/accounts", "/backups", "/notifications",
     "/storage", "/admin/", "/imports",
-    "/admin/evidence/connection/", "/erasures",
+    "/connections", "/erasures",
     "/admin/evidence/source/", "/admin/evidence/accesstoken/",
 )  # fmt: skip
 """Pages that list something, where nothing is there yet."""
@@ -94,8 +94,8 @@ PAGES = (
     "/admin/evidence/client/",
     "/admin/evidence/client/add/",
     "/admin/evidence/client/{quoted_client}/change/",
-    "/admin/evidence/connection/",
-    "/admin/evidence/connection/{quoted_personal}/change/",
+    "/connections",
+    "/connections/{personal}",
     "/retention?connection={personal}",
     "/who?connection={personal}&stream=messages&key=m1",
     "/erase?of=stream&connection={personal}&stream=messages",

@@ -42,7 +42,7 @@ OWN_PAGES = {
     "/activity": "Scribe",
     "/connected": "Scribe",
     "/admin/evidence/source/": "Mail",
-    "/admin/evidence/connection/": "12 records",
+    "/connections": "12 records",
     "/imports": "{name}.mbox",
     "/backups": "Backups",
     "/storage": "Storage",

@@ -4,18 +4,17 @@ import pytest
 
 from evidence.models.connections import Connection
 from tests.owner.pages.browser import Browser, Form
-from tests.owner.pages.giving import at
 from tests.world import PERSONAL, World
 
 MESSAGES = "/v1/streams/messages/records"
 
 
 def the_form(browser: Browser) -> Form:
-    return browser.open(at("connection", PERSONAL, "change")).form
+    return browser.open(f"/connections/{PERSONAL}").form
 
 
 def test_the_page_counts_the_records_of_each_stream(world: World, alice: Browser) -> None:
-    page = alice.open(at("connection", PERSONAL, "change"))
+    page = alice.open(f"/connections/{PERSONAL}")
 
     assert "Messages Sender, subject, date and text. 5 records" in page.text
     assert "Threads Conversations. 1 record" in page.text
@@ -24,7 +23,7 @@ def test_the_page_counts_the_records_of_each_stream(world: World, alice: Browser
 
 
 def test_the_list_counts_and_says_the_state(world: World, alice: Browser) -> None:
-    page = alice.open("/admin/evidence/connection/")
+    page = alice.open("/connections")
 
     assert "Personal mail Mail 6 records Active" in page.text
 
@@ -37,7 +36,7 @@ def test_a_new_name_and_languages_are_kept(world: World, alice: Browser) -> None
     form.untick("German")
     form.tick("French")
 
-    alice.press(form, "_save")
+    alice.press(form)
 
     after = Connection.unscoped.get(pk=PERSONAL)
     assert (after.display_name, after.languages) == ("Home mail", ["en", "fr"])
@@ -49,7 +48,7 @@ def test_the_name_of_another_connection_is_refused(world: World, alice: Browser)
     form = the_form(alice)
     form.fill("display_name", "work mail")
 
-    page = alice.press(form, "_save")
+    page = alice.press(form)
 
     assert "Another connection has this name. Choose another." in page.text
     assert Connection.unscoped.get(pk=PERSONAL).display_name == "Personal mail"
@@ -58,7 +57,7 @@ def test_the_name_of_another_connection_is_refused(world: World, alice: Browser)
 def test_a_language_without_a_name_survives(world: World, alice: Browser) -> None:
     Connection.unscoped.filter(pk=PERSONAL).update(languages=["tlh", "en"])
 
-    alice.press(the_form(alice), "_save")
+    alice.press(the_form(alice))
 
     assert set(Connection.unscoped.get(pk=PERSONAL).languages) == {"en", "tlh"}
 
@@ -71,7 +70,7 @@ def test_pausing_hides_nothing_and_ending_hides_everything(
     status = form.boxes[next(said for said in form.boxes if said.startswith(words))]
     form.fill(*status)
 
-    alice.press(form, "_save")
+    alice.press(form)
     # Dora reads messages of both mailboxes; the chat has a stream of that name too.
     shown = world.get("/v1/search", "dora", q="lease OR budget OR invoice OR dinner OR plants")
 
@@ -79,7 +78,7 @@ def test_pausing_hides_nothing_and_ending_hides_everything(
     assert (PERSONAL in hidden) is (words == "Paused")
     back = the_form(alice)
     back.fill("status", "active")
-    alice.press(back, "_save")
+    alice.press(back)
     assert len(world.get(MESSAGES, "bob", connection_id=PERSONAL).ids) == 3
 
 
@@ -92,7 +91,7 @@ def test_what_is_not_offered_is_refused(
     form = the_form(alice)
     form.fill(name, value)
 
-    page = alice.press(form, "_save")
+    page = alice.press(form)
 
     assert any("is not one of the available choices" in error for error in page.errors)
     assert Connection.unscoped.get(pk=PERSONAL).status == "active"
@@ -103,7 +102,7 @@ def test_a_draft_may_stay_one(world: World, alice: Browser) -> None:
     form = the_form(alice)
     assert form.values("status") == ["draft"]
 
-    alice.press(form, "_save")
+    alice.press(form)
 
     assert Connection.unscoped.get(pk=PERSONAL).status == "draft"
 
@@ -114,11 +113,11 @@ def test_the_owners_own_addresses_are_kept_as_they_are_compared(
     form = the_form(alice)
     form.fill("identities", " Alice@Example.org \n\nalice  liddell\nalice@example.org")
 
-    alice.press(form, "_save")
+    alice.press(form)
 
     kept = ["alice@example.org", "alice liddell"]
     assert Connection.unscoped.get(pk=PERSONAL).identities == kept
     again = the_form(alice)
     assert again.values("identities") == ["alice@example.org\nalice liddell"]
     again.fill("identities", "x" * 201)
-    assert "up to 200 printable characters" in alice.press(again, "_save").text
+    assert "up to 200 printable characters" in alice.press(again).text

@@ -28,7 +28,7 @@ PAGES = [
     ("/storage", IMPORT),
     ("/activity", CONNECT),
     ("/admin/evidence/source/", IMPORT),
-    ("/admin/evidence/connection/", IMPORT),
+    ("/connections", IMPORT),
     ("/admin/evidence/client/", CONNECT),
     ("/admin/evidence/grant/", CONNECT),
     ("/admin/evidence/accesstoken/", CONNECT),

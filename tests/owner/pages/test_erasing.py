@@ -10,7 +10,6 @@ from evidence.erasure import run_pending_erasures
 from evidence.models.connections import Connection
 from evidence.write.retention import retention_periods
 from tests.owner.pages.browser import Browser, Page
-from tests.owner.pages.giving import at
 from tests.world import BANK, MAIL, NOW, PERSONAL, WORK, World
 from tests.write import stored
 
@@ -81,7 +80,7 @@ def test_no_deletion_is_published_if_the_owner_chooses_so(world: World, alice: B
 
 
 def test_a_stream_is_erased_in_the_background_with_progress(world: World, alice: Browser) -> None:
-    page = alice.open(at("connection", BANK, "change"))
+    page = alice.open(f"/connections/{BANK}")
     watched = alice.press(alice.open(page.link("Erase")).form)
     assert "Erasing continues while the server runs" in watched.text
     assert len(stored.true_counts()) == 5
@@ -99,7 +98,7 @@ def test_a_stream_is_erased_in_the_background_with_progress(world: World, alice:
 
 
 def test_a_connection_goes_once_it_is_confirmed(world: World, alice: Browser) -> None:
-    page = alice.open(at("connection", WORK, "change"))
+    page = alice.open(f"/connections/{WORK}")
     asked = alice.open(page.link("Erase this connection"))
     do_the_work()
     assert Connection.unscoped.filter(pk=WORK).exists()
@@ -137,7 +136,7 @@ def test_what_names_nothing_is_no_page(world: World, alice: Browser, wrong: str)
 
 
 def test_how_long_records_are_kept_is_set_stream_by_stream(world: World, alice: Browser) -> None:
-    page = alice.open(alice.open(at("connection", PERSONAL, "change")).link("Retention"))
+    page = alice.open(alice.open(f"/connections/{PERSONAL}").link("Retention"))
     form = page.form
     form.fill("days_0", "400")
     form.fill("days_1", "30")

@@ -190,7 +190,7 @@ def test_demo_data_is_separate_and_can_be_removed(world: World, home: Browser) -
         f"/records/{PERSONAL}/messages/m1",
         "/search?q=lease",
         "/day/2026-01-10",
-        "/admin/evidence/connection/",
+        "/connections",
         "/admin/evidence/grant/add/",
     ],
 )

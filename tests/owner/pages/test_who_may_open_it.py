@@ -17,7 +17,7 @@ from tests.world import BANK, World
 
 OPEN = {"login/"}
 """The only page for somebody who is not signed in."""
-OWN = ("imports", "eras", "retention", "who")
+OWN = ("imports", "eras", "retention", "who", "connections")
 """How the addresses begin that are walked beside those of the admin."""
 
 
@@ -138,7 +138,7 @@ def test_no_page_of_the_site_has_scripts_or_styles_inside(world: World, alice: B
         ("grant", True, False),
         ("accesstoken", False, False),
         ("client", True, True),
-        ("connection", False, True),
+        ("connection", False, False),
         ("source", False, False),
     ],
 )
@@ -184,7 +184,7 @@ def test_the_admin_links_its_pages(world: World, alice: Browser) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/admin/", "/admin/evidence/grant/", "/admin/evidence/connection/", "/owners",
+    ["/", "/admin/", "/admin/evidence/grant/", "/connections", "/owners",
      "/imports", "/erasures", "/admin/password_change/"],
 )  # fmt: skip
 def test_every_page_has_the_same_header(world: World, alice: Browser, path: str) -> None:
