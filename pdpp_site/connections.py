@@ -1,54 +1,59 @@
 """Limits and deadlines of client connections, which uvicorn itself does not have.
 
-uvicorn closes idle keep-alive connections. It sets no deadline for a request header or for a client
-that reads nothing, no limit on header size, and no limit per client address.
+uvicorn closes idle keep-alive connections and refuses large headers. It sets no deadline for a request
+header or for a client that reads nothing, and no limit per client address.
 """
 
+import asyncio
 import ipaddress
 import resource
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from http import HTTPStatus
+from typing import Any
 
 from typing_extensions import override
-from uvicorn.middleware.proxy_headers import _TrustedHosts
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evidence.errors import ServiceUnavailable
 
 HEADER_SECONDS = 10.0
-"""Time from the connection, or from the first byte, to the end of the header."""
+"""Time to the end of the header: from the connection, or from the first byte after a response."""
 HEADER_BYTES = 64 * 1024
-MAX_PIPELINED_REQUESTS = 16
 KEEP_ALIVE_SECONDS = 75
 """Longer than common proxies keep idle connections, so that we never close one that a proxy uses."""
-UNREAD_BODY_SECONDS = 5.0
-"""Time for the rest of a request body that was answered before it was read."""
 STALLED_SECONDS = 60.0
 """Time for a client to read from a full send buffer."""
 MAX_OPEN_FILES = 65_536
 PROXY_USER_KEY = "pdpp.proxy_user"
 """Member of the ASGI scope with the values of PDPP_PROXY_USER_HEADER that a listed peer sent."""
+CONNECTION_KEY = "pdpp.connection"
+"""Member of the ASGI state with the ClientConnection of a request."""
 IPV6_NETWORK_BITS = 64
 """An IPv6 customer has at least a /64 network, so the network counts as one client."""
 
-
-class HeaderTooLargeError(Exception):
-    """Raised to stop parsing a request."""
+Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-class ClientConnection(HttpToolsProtocol):
-    """A client connection with deadlines."""
+class ClientConnection(asyncio.Protocol):
+    """Stands before uvicorn's protocol of a connection, and ends the connection at a deadline.
 
-    def __init__(self, *, table: "ConnectionTable", **protocol_options: Any) -> None:
-        super().__init__(**protocol_options)
+    While no request runs, each byte belongs to a header or to a body that was not read, so that the
+    deadline of the header ends both.
+    """
+
+    def __init__(
+        self, *, table: "ConnectionTable", app_state: dict[str, Any], **options: Any
+    ) -> None:
+        self._http = H11Protocol(app_state={**app_state, CONNECTION_KEY: self}, **options)
         self._table = table
-        self._header_bytes = self._parsed_bytes = 0
-        self._has_begun = self._began_now = False
-        self._stalled_since: float | None = None
-        self._closing_since: float | None = None
-        self._receiving: str | None = "header"
+        self._loop = asyncio.get_running_loop()
+        self._running = 0
+        self._has_begun = False
+        self._header_deadline: asyncio.TimerHandle | None = None
+        self._stalled_deadline: asyncio.TimerHandle | None = None
+        self.transport: asyncio.Transport
         self.address = ""
         self.since = 0.0
         """Start of the current header, or end of the last response on an idle connection."""
@@ -56,121 +61,143 @@ class ClientConnection(HttpToolsProtocol):
     @property
     def is_evictable(self) -> bool:
         """Return whether closing the connection loses no request."""
-        is_serving = self.cycle is not None and not self.cycle.response_complete
-        return not is_serving and not self.pipeline and not self.transport.is_closing()
+        return not self._running and not self.transport.is_closing()
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Count a request, whose header is complete, while it runs."""
+        self._running += 1
+        self._end_header_deadline()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            self._has_begun, self.since = False, self._loop.time()
 
     @override
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.since = self.loop.time()
-        self.address = self.client[0] if self.client else ""
+        self.transport, self.since = transport, self._loop.time()
+        self.address = (transport.get_extra_info("peername") or ("",))[0]
+        self._http.connection_made(transport)
+        self._begin_header_deadline()
         if not self._table.admit(self):
-            self._refuse(503, "Too many connections. Try again shortly.")
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections. Try again shortly.")
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self._table.remove(self)
-        super().connection_lost(exc)
+        self._end_header_deadline()
+        self.resume_writing()
+        self._http.connection_lost(exc)
 
     @override
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        self._began_now = False
-        super().data_received(data)
-        if self._receiving == "header" and not self._began_now:
-            self._header_bytes += len(data)
-            if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
-                self._refuse(431, "The request header is too large.")
+        if not self._running:
+            self._has_begun = True
+            self._begin_header_deadline()
+        self._http.data_received(data)
 
     @override
-    def on_message_begin(self) -> None:
-        if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
-            raise HeaderTooLargeError
-        self._receiving, self.since = "header", self.loop.time()
-        self._has_begun = self._began_now = True
-        self._header_bytes = self._parsed_bytes = 0
-        super().on_message_begin()
-
-    @override
-    def on_url(self, url: bytes) -> None:
-        self._count_parsed(url)
-        super().on_url(url)
-
-    @override
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_parsed(name + value)
-        if self._receiving != "header":
-            return  # a trailer field, which proxies do not check as they check the header
-        if self._table.names_owner(name):
-            if self._table.may_name_owner(self.address):
-                # Proxies pass on the Remote_User of a client beside, or instead of, their own header.
-                user = b"" if b"_" in name else value
-                cast("dict[str, Any]", self.scope).setdefault(PROXY_USER_KEY, []).append(user)
-            return
-        super().on_header(name, value)
-
-    def _count_parsed(self, part: bytes) -> None:
-        """Raise HeaderTooLargeError when one read has more than HEADER_BYTES."""
-        self._parsed_bytes += len(part)
-        if self._parsed_bytes > HEADER_BYTES:
-            raise HeaderTooLargeError
-
-    @override
-    def on_headers_complete(self) -> None:
-        self._receiving = "body"
-        super().on_headers_complete()
-
-    @override
-    def on_message_complete(self) -> None:
-        self._receiving = None
-        super().on_message_complete()
-
-    @override
-    def on_response_complete(self) -> None:
-        self.since = self.loop.time()
-        super().on_response_complete()
+    def eof_received(self) -> None:
+        self._http.eof_received()
 
     @override
     def pause_writing(self) -> None:
-        self._stalled_since = self.loop.time()
-        super().pause_writing()
+        self._stalled_deadline = self._loop.call_later(STALLED_SECONDS, self.transport.abort)
+        self._http.pause_writing()
 
     @override
     def resume_writing(self) -> None:
-        self._stalled_since = None
-        super().resume_writing()
+        if self._stalled_deadline is not None:
+            self._stalled_deadline.cancel()
+            self._stalled_deadline = None
+            self._http.resume_writing()
 
-    def close_if_late(self, now: float) -> None:
-        """Close the connection of a client that has missed a deadline."""
-        if self.transport.is_closing():
-            self._closing_since = self._closing_since or now
-            if now - self._closing_since > STALLED_SECONDS:
-                self.transport.abort()
-        elif self._stalled_since is not None and now - self._stalled_since > STALLED_SECONDS:
-            self.transport.abort()
-        elif self.is_evictable and now - self.since > self._idle_seconds:
-            if self._receiving == "header" and self._has_begun:
-                self._refuse(408, "The request header did not arrive in time.")
-            else:
-                self.transport.close()
+    def _begin_header_deadline(self) -> None:
+        if self._header_deadline is None:
+            self.since = self._loop.time()
+            self._header_deadline = self._loop.call_later(HEADER_SECONDS, self._close_late)
 
-    @property
-    def _idle_seconds(self) -> float:
-        if self._receiving == "header":
-            return HEADER_SECONDS
-        return UNREAD_BODY_SECONDS if self._receiving == "body" else KEEP_ALIVE_SECONDS
+    def _end_header_deadline(self) -> None:
+        if self._header_deadline is not None:
+            self._header_deadline.cancel()
+            self._header_deadline = None
 
-    def _refuse(self, status: int, message: str) -> None:
+    def _close_late(self) -> None:
+        if self._has_begun:
+            message = "The request did not arrive in time."
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, message)
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
         head = [
-            STATUS_LINE[status],
-            b"content-type: text/plain; charset=utf-8\r\n",
-            f"content-length: {len(message)}\r\n".encode(),
-            b"retry-after: 5\r\n" if status == 503 else b"",
-            b"connection: close\r\n\r\n",
+            f"HTTP/1.1 {status} {status.phrase}",
+            "content-type: text/plain; charset=utf-8",
+            f"content-length: {len(message)}",
+            "retry-after: 5",
+            "connection: close",
         ]
-        self.transport.write(b"".join([*head, message.encode()]))
+        self.transport.write("\r\n".join([*head, "", message]).encode())
         self.transport.close()
+
+
+def count_requests(app: Application) -> Application:
+    """Return the application that tells the connection of each request while it runs."""
+
+    async def counting(scope: Any, receive: Any, send: Any) -> None:
+        connection = scope.get("state", {}).pop(CONNECTION_KEY, None)
+        if connection is None:
+            await app(scope, receive, send)
+            return
+        with connection.request():
+            await app(scope, receive, send)
+
+    return counting
+
+
+class ProxyUser:
+    """Takes the signed-in owner's name from a header of listed peers, and from nobody else.
+
+    Other programs read `_` as `-`, so such a header counts too. It names nobody: proxies pass on the
+    Remote_User of a client beside, or instead of, their own header.
+    """
+
+    def __init__(self, app: Application, *, header: str, peers: Sequence[str]) -> None:
+        self._app = app
+        self._header = header.encode()
+        self._peers = Networks(peers)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on without the header. The peer is that of the connection."""
+        if self._header and scope["type"] == "http":
+            named = [(name, value) for name, value in scope["headers"] if self._names_owner(name)]
+            if named and (scope.get("client") or ("",))[0] in self._peers:
+                scope[PROXY_USER_KEY] = [b"" if b"_" in name else value for name, value in named]
+            if named:
+                scope["headers"] = [each for each in scope["headers"] if each not in named]
+        await self._app(scope, receive, send)
+
+    def _names_owner(self, header: bytes) -> bool:
+        return header.replace(b"_", b"-") == self._header
+
+
+class Networks:
+    """IP addresses and networks; `*` is all."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._all = "*" in names
+        self._networks = [ipaddress.ip_network(name, strict=False) for name in names if name != "*"]
+
+    def __contains__(self, address: str) -> bool:
+        if self._all or not address:
+            return self._all
+        with suppress(ValueError):
+            parsed = ipaddress.ip_address(address)
+            return any(parsed in network for network in self._networks)
+        return False
 
 
 class ConnectionTable:
@@ -181,18 +208,10 @@ class ConnectionTable:
     """
 
     def __init__(
-        self,
-        *,
-        max_connections: int,
-        max_per_client: int,
-        proxies: list[str],
-        user_header: str = "",
-        user_peers: Sequence[str] = (),
+        self, *, max_connections: int, max_per_client: int, proxies: Sequence[str]
     ) -> None:
         self._max_connections, self._max_per_client = max_connections, max_per_client
-        self._proxies = _TrustedHosts(proxies)
-        self._user_header = user_header.encode()
-        self._user_peers = _TrustedHosts(list(user_peers))
+        self._proxies = Networks(proxies)
         self._open: dict[ClientConnection, None] = {}
         self._by_client: dict[str, dict[ClientConnection, None]] = defaultdict(dict)
 
@@ -221,20 +240,9 @@ class ConnectionTable:
             if not same_client:
                 del self._by_client[client]
 
-    def names_owner(self, header: bytes) -> bool:
-        """Return whether this is the header in which a proxy names the signed-in owner.
-
-        Other programs read `_` as `-`, so such a name counts too.
-        """
-        return bool(self._user_header) and header.lower().replace(b"_", b"-") == self._user_header
-
-    def may_name_owner(self, peer: str) -> bool:
-        """Return whether a peer, by the address of its connection, is trusted to name the owner."""
-        return peer in self._user_peers
-
-    def close_late(self, now: float) -> None:
-        for connection in list(self._open):
-            connection.close_if_late(now)
+    def protocol(self, **options: Any) -> ClientConnection:
+        """Return the protocol of a new connection, with the options that uvicorn gives to one."""
+        return ClientConnection(table=self, **options)
 
     def _evict_idlest(self, connections: dict[ClientConnection, None]) -> bool:
         idle = (connection for connection in connections if connection.is_evictable)
@@ -249,9 +257,9 @@ class ConnectionTable:
 class RunningRequests:
     """Limits the running requests of each client, whether direct or behind a trusted proxy."""
 
-    def __init__(self, *, max_per_client: int, proxies: list[str]) -> None:
+    def __init__(self, *, max_per_client: int, proxies: Sequence[str]) -> None:
         self._max_per_client = max_per_client
-        self._proxies = _TrustedHosts(proxies)
+        self._proxies = Networks(proxies)
         self._running: dict[str, int] = defaultdict(int)
 
     @contextmanager

@@ -1,33 +1,32 @@
 """Run uvicorn on a socket that is bound before startup."""
 
-import asyncio
 import contextlib
 import ctypes
 import errno
-import functools
 import gc
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
-from types import FrameType
+from collections.abc import Callable
 from typing import Any, cast
 
 import uvicorn
 from django.conf import settings
 from typing_extensions import override
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from pdpp_site.connections import (
+    HEADER_BYTES,
     KEEP_ALIVE_SECONDS,
-    ClientConnection,
+    Application,
     ConnectionTable,
+    ProxyUser,
+    count_requests,
     raise_file_limit,
 )
 
-Application = Callable[[Any, Any, Any], Awaitable[None]]
 BACKLOG = 1024
 SWITCH_SECONDS = 0.0005
-TICK_SECONDS = 1.0
 MALLOC_OPTIONS = {-1: 1_048_576, -3: 2_097_152, -8: 2}
 """M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX of glibc's malloc.h.
 
@@ -61,25 +60,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, *, ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._table = connection_table()
-        config.http = cast(Any, functools.partial(ClientConnection, table=self._table))
         self._ready = ready
-        self._exit: Callable[[], object] = lambda: None
-
-    @override
-    async def main_loop(self) -> None:
-        """Tick once a second and at a signal. uvicorn's own loop ticks ten times a second."""
-        loop, exiting = asyncio.get_running_loop(), asyncio.Event()
-        self._exit = lambda: loop.call_soon_threadsafe(exiting.set)
-        while not await self.on_tick(0):
-            self._table.close_late(loop.time())
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(exiting.wait(), TICK_SECONDS)
-
-    @override
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        self._exit()
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -99,22 +80,29 @@ def connection_table() -> ConnectionTable:
         max_connections=min(settings.PDPP_CONNECTIONS, raise_file_limit() // 2),
         max_per_client=settings.PDPP_CLIENT_CONNECTIONS,
         proxies=settings.PDPP_TRUSTED_PROXIES,
-        user_header=settings.PDPP_PROXY_USER_HEADER,
-        user_peers=settings.PDPP_PROXY_USER_PEERS,
     )
 
 
 def uvicorn_config(application: Application) -> uvicorn.Config:
     """Return the uvicorn configuration of this project."""
+    with_addresses = ProxyHeadersMiddleware(
+        cast(Any, application), trusted_hosts=settings.PDPP_TRUSTED_PROXIES
+    )
+    with_user = ProxyUser(
+        cast(Any, with_addresses),
+        header=settings.PDPP_PROXY_USER_HEADER,
+        peers=settings.PDPP_PROXY_USER_PEERS,
+    )
     return uvicorn.Config(
-        application,
+        count_requests(with_user),
+        http=cast(Any, connection_table().protocol),
+        h11_max_incomplete_event_size=HEADER_BYTES,
         lifespan="on",
         ws="none",
         log_config=None,
         access_log=False,  # operations.access_log writes one without queries
         server_header=False,
-        proxy_headers=True,
-        forwarded_allow_ips=settings.PDPP_TRUSTED_PROXIES,
+        proxy_headers=False,  # ProxyUser needs the peer of the connection
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         backlog=BACKLOG,
         timeout_graceful_shutdown=settings.PDPP_SHUTDOWN_SECONDS,
