@@ -1,89 +1,28 @@
 """The site that holds the owner's administration."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from django.contrib import messages
 from django.contrib.admin import AdminSite, ModelAdmin, ShowFacets
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
-from django.contrib.admin.utils import quote, unquote
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.views import redirect_to_login
 from django.db.models import Model, QuerySet
-from django.forms import ModelForm
-from django.http import Http404, HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
-from django.shortcuts import redirect
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, URLResolver, path, reverse
+from django.urls import URLPattern, URLResolver, reverse
 from typing_extensions import override
 
 from evidence.models.owners import Owner, current_owner
-from owner.form_fields import PlainForm
 from owner.permissions import View, is_owner, with_security_headers
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One page. ``view`` is its name in the URLs of the admin."""
-
-    title: str
-    text: str
-    view: str
-
-    @property
-    def url(self) -> str:
-        return reverse(f"admin:{self.view}")
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    title: str
-    entries: tuple[Entry, ...]
-
-
-WHO_MAY_READ = (
-    Entry(
-        "Grants",
-        "Who may read what, and until when. Revoke any of it at once.",
-        "evidence_grant_changelist",
-    ),
-    Entry(
-        "Tokens",
-        "The keys that were handed out. Revoke one that was lost.",
-        "evidence_accesstoken_changelist",
-    ),
-    Entry(
-        "Apps",
-        "What signs in to read, by the names that you chose.",
-        "evidence_client_changelist",
-    ),
-)
-YOUR_RECORDS = (
-    Entry(
-        "Connections",
-        "Your mailboxes, accounts and devices: names, languages, retention, erasing.",
-        "evidence_connection_changelist",
-    ),
-    Entry(
-        "Sources",
-        "What each kind of connection can hold, field by field.",
-        "evidence_source_changelist",
-    ),
-)
-SECTIONS = (
-    Section("Who may read", WHO_MAY_READ),
-    Section("Your records", YOUR_RECORDS),
-)
 
 
 class OwnerSite(AdminSite):
     site_header = "PDPP"
     site_title = "PDPP"
     index_title = "Admin"
-    index_template = "owner/expert/index.html"
     password_change_template = "owner/accounts/password.html"  # noqa: S105 - a template
     password_change_done_template = password_change_template
     site_url = None
@@ -111,18 +50,6 @@ class OwnerSite(AdminSite):
         return with_security_headers(_to_sign_in)(request)
 
     @override
-    def index(
-        self, request: HttpRequest, extra_context: Mapping[str, Any] | None = None
-    ) -> TemplateResponse:
-        return super().index(request, {"sections": SECTIONS, **(extra_context or {})})
-
-    @override
-    def app_index(  # type: ignore[override] # a redirect says better that there is only one app
-        self, request: HttpRequest, app_label: str, extra_context: Any = None
-    ) -> HttpResponse:
-        return redirect(reverse("admin:index"))
-
-    @override
     def get_log_entries(self, request: HttpRequest) -> QuerySet[LogEntry]:
         return LogEntry.objects.none()
 
@@ -135,70 +62,22 @@ owner_site = OwnerSite(name="admin")
 
 
 Row = TypeVar("Row", bound=Model)
-OwnPage: TypeAlias = tuple[str, Callable[..., HttpResponseBase], str]
-"""Path, view and name of a page."""
 
 
 class OwnerAdmin(ModelAdmin[Row]):
     """Only the owner sees anything; nobody adds, changes or deletes unless a subclass says so."""
 
-    form: type[ModelForm[Row]] = PlainForm
     show_facets = ShowFacets.NEVER
     list_per_page = 50
-    list_title = ""
-    about = ""
-    """The explanation above the list."""
-
-    def own_pages(self) -> Iterable[OwnPage]:
-        """Return the pages besides Django's."""
-        return ()
 
     @override
     def get_urls(self) -> list[URLPattern]:
-        added = [
-            path(route, self.admin_site.admin_view(view), name=name)
-            for route, view, name in self.own_pages()
-        ]
         # Changes are not logged, so Django's history would always be empty.
-        given = [each for each in super().get_urls() if not str(each.name).endswith("_history")]
-        return [*added, *given]
+        return [each for each in super().get_urls() if not str(each.name).endswith("_history")]
 
     @override
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        if "index" in request.POST and ACTION_CHECKBOX_NAME not in request.POST:
-            messages.error(request, "Nothing is selected. Tick at least one first.")
-            return redirect(request.get_full_path())
-        shown = {"title": self.list_title, "about": self.about}
-        return super().changelist_view(request, {**shown, **(extra_context or {})})
-
-    @override
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        return self.row_page(request, object_id)
-
-    def row_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Return the page of one row."""
-        return self.form_page(request, object_id, {})
-
-    def form_page(
-        self, request: HttpRequest, object_id: str | None, context: dict[str, Any]
-    ) -> HttpResponse:
-        """Return Django's form for a row, or for a new one."""
-        return self.changeform_view(request, object_id, extra_context=context)
-
-    def get_or_404(self, request: HttpRequest, object_id: str) -> Row:
-        """Return the row that the address of a page names."""
-        row = self.get_object(request, unquote(object_id))
-        if row is None:
-            raise Http404
-        return row
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Row]:
+        return super().get_queryset(request).filter(owner_id=current_owner())
 
     @override
     def has_module_permission(self, request: HttpRequest) -> bool:
@@ -227,12 +106,6 @@ def page(
     """Return a page of the owner's whose address is below the admin's."""
     shown = {"title": title, **context}
     return TemplateResponse(request, f"owner/{name}.html", shown, status=status)
-
-
-def named(row: Model | None) -> dict[str, Any]:
-    """What the page to change a row needs: its name on top, and one button to save it."""
-    one_button = {"show_save_and_add_another": False, "show_save_and_continue": False}
-    return one_button if row is None else {**one_button, "title": getattr(row, "display_name", "")}
 
 
 def owner() -> Owner:
@@ -270,5 +143,6 @@ def confirmation(
     return page(request, "expert/confirm", title=question.title, context=context)
 
 
-def grant_url(view: str, grant_id: str) -> str:
-    return reverse(f"admin:evidence_grant_{view}", args=[quote(grant_id)])
+def grant_url(grant_id: str, page: str = "grant") -> str:
+    """Return the address of the page of a grant, or of another page that takes its id."""
+    return reverse(page, args=[grant_id])

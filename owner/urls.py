@@ -26,6 +26,7 @@ from owner.backups import (
 from owner.connect_page import connect, connect_status, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
 from owner.connections_page import connection_page, connections_page
+from owner.grants import grant_pages, token_pages
 from owner.grants.give_access_page import give_access, narrow_page
 from owner.grants.permission_page import permission_page
 from owner.home_page import remove_demo_data
@@ -143,6 +144,13 @@ urlpatterns = [
     path("connected/seen", acknowledge_alert, name="alert-acknowledge"),
     path("connected/give", give_access, name="give-access"),
     path("connected/narrow", narrow_page, name="grant-narrow"),
+    path("grants/<str:grant_id>", grant_pages.grant_page, name="grant"),
+    path("grants/<str:grant_id>/limits", grant_pages.change_limits, name="grant-limits"),
+    path("grants/<str:grant_id>/revoke", grant_pages.revoke, name="grant-revoke"),
+    path("grants/<str:grant_id>/token", grant_pages.add_token, name="grant-token"),
+    path("tokens", token_pages.tokens_page, name="tokens"),
+    path("tokens/<str:token_id>", token_pages.token_page, name="token"),
+    path("tokens/<str:token_id>/revoke", token_pages.revoke, name="token-revoke"),
     path("connected/pause", app_action, {"name": "pause"}, name="app-pause"),
     path("connected/resume", app_action, {"name": "resume"}, name="app-resume"),
     path("connected/end", app_action, {"name": "disconnect"}, name="app-disconnect"),

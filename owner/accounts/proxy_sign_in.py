@@ -86,7 +86,7 @@ PROTECTED = frozenset(
         "erase",
         "retention",
         "give-access",
-        "admin:evidence_grant_token",
+        "grant-token",
         "admin:password_change",
         "second-factor-settings",
         "backup-key",

@@ -108,7 +108,7 @@ def _chart(
         ],
         limit=limit,
         limit_y=None if quota is None else round(HEIGHT * (1 - quota.most / top), 1),
-        limits_url="" if grant is None else f"{grant_url('change', grant.pk)}#limits",
+        limits_url="" if grant is None else f"{grant_url(grant.pk)}#limits",
         scale=[format_amount(measure, each) for each in (top, top // 2, 0)],
         ticks=[_tick(first, number) for number in range(0, DAYS, 7)],
     )

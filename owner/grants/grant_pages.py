@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.admin.utils import quote
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
@@ -32,6 +31,7 @@ from evidence.models.grants import AccessToken, Grant, Package
 from evidence.models.owners import current_owner
 from owner.form_fields import new_approval, read_approval
 from owner.grants.grant_forms import GrantLimitsForm, TokensForm, current_limits, usage_texts
+from owner.permissions import owner_required
 from owner.setup_snippets import RESOURCE_USES, token_snippets
 from owner.site import Question, confirmation, grant_url, is_confirmed, page
 from owner.text import describe_terms, format_time, pluralize, state_badge
@@ -54,7 +54,7 @@ def grant_rows(grants: Iterable[Grant]) -> list[GrantRow]:
     labels = connection_labels(current_owner())
     return [
         GrantRow(
-            url=grant_url("change", grant.grant_id),
+            url=grant_url(grant.grant_id),
             client=grant.package.client.display_name,
             source=grant.source.display_name,
             connections=", ".join(labels.get(pk, pk) for pk in connection_ids(grant)),
@@ -75,9 +75,11 @@ IssuedTokens = Sequence[tuple[str, str]]
 """Pairs of resource and bearer."""
 
 
-def add_token(request: HttpRequest, grant: Grant) -> HttpResponse:
+@owner_required
+def add_token(request: HttpRequest, grant_id: str) -> HttpResponse:
     """Create another token for all grants of the package, unless none is valid any more."""
-    back = grant_url("change", grant.pk)
+    grant = _grant_or_404(grant_id)
+    back = grant_url(grant.pk)
     usable, _ = usable_until(grant.package_id, now=timezone.now())
     if not usable:
         messages.error(request, "This grant is no longer valid, so no token was created.")
@@ -125,7 +127,7 @@ def tokens_page(request: HttpRequest, package: Package, tokens: IssuedTokens) ->
             )
             for resource, bearer in tokens
         ],
-        "grants_url": reverse("admin:evidence_grant_changelist"),
+        "grants_url": reverse("connected-apps"),
     }
     title = "Your new token" if len(tokens) == 1 else "Your new tokens"
     return page(request, "expert/tokens_created", title=title, context=context)
@@ -153,7 +155,7 @@ def token_row(token: AccessToken) -> TokenRow:
     """Return the row of a token from ``tokens_with_state``."""
     package = token.package
     return TokenRow(
-        url=token_url("change", token.pk),
+        url=token_url(token.pk),
         client="You" if package is None else package.client.display_name,
         resource=RESOURCE_USES.get(token.resource, f"at {token.resource}"),
         scope=TOKEN_SCOPES[AccessToken.Kind(token.kind)],
@@ -169,8 +171,8 @@ def token_rows(tokens: Iterable[AccessToken]) -> list[TokenRow]:
     return [token_row(token) for token in tokens]
 
 
-def token_url(view: str, token_id: str) -> str:
-    return reverse(f"admin:evidence_accesstoken_{view}", args=[quote(token_id)])
+def token_url(token_id: str, page: str = "token") -> str:
+    return reverse(page, args=[token_id])
 
 
 REVOKE_EXPLANATION = (
@@ -179,10 +181,20 @@ REVOKE_EXPLANATION = (
 )
 
 
-def grant_page(
+@owner_required
+def grant_page(request: HttpRequest, grant_id: str) -> HttpResponse:
+    """Show a grant with its limits, its tokens and the other grants of its package."""
+    return _grant_page(request, _grant_or_404(grant_id))
+
+
+def _grant_or_404(grant_id: str) -> Grant:
+    rows = with_grant_state(timezone.now()).filter(owner_id=current_owner())
+    return get_object_or_404(rows, pk=grant_id.replace("\0", ""))
+
+
+def _grant_page(
     request: HttpRequest, grant: Grant, *, limits_form: GrantLimitsForm | None = None
 ) -> HttpResponse:
-    """Show a grant with its limits, its tokens and the other grants of its package."""
     now = timezone.now()
     limits = list_quotas(grant.pk, now=now)
     package = with_grant_state(now).filter(package=grant.package)
@@ -197,27 +209,29 @@ def grant_page(
         "limits_form": limits_form
         or GrantLimitsForm(initial=current_limits(limits, share=get_tripwire_share(grant.pk))),
         "used": usage_texts(limits),
-        "limits_url": grant_url("limits", grant.pk),
-        "revoke_url": grant_url("revoke", grant.pk),
-        "token_url": grant_url("token", grant.pk),
+        "limits_url": grant_url(grant.pk, "grant-limits"),
+        "revoke_url": grant_url(grant.pk, "grant-revoke"),
+        "token_url": grant_url(grant.pk, "grant-token"),
     }
     title = f"Access of {grant.package.client.display_name} to {grant.source.display_name}"
     status = 422 if limits_form is not None else 200
     return page(request, "expert/grant", title=title, context=context, status=status)
 
 
-def change_limits(request: HttpRequest, grant: Grant) -> HttpResponse:
+@owner_required
+def change_limits(request: HttpRequest, grant_id: str) -> HttpResponse:
     """Set the limits of a grant, or show the page again with errors. Only a form changes them."""
+    grant = _grant_or_404(grant_id)
     if request.method != "POST":
-        return redirect(grant_url("change", grant.pk))
+        return redirect(grant_url(grant.pk))
     form = GrantLimitsForm(request.POST)
     if not form.is_valid():
-        return grant_page(request, grant, limits_form=form)
+        return _grant_page(request, grant, limits_form=form)
     with transaction.atomic():
         set_quotas(grant.pk, form.limits, now=timezone.now())
         set_tripwire_share(grant.pk, form.cleaned_data["share"])
     messages.success(request, f"Limits saved: {form.limits_text}.")
-    return redirect(grant_url("change", grant.pk))
+    return redirect(grant_url(grant.pk))
 
 
 def describe_streams(grant: Grant) -> list[StreamDescription]:
@@ -228,9 +242,11 @@ def describe_streams(grant: Grant) -> list[StreamDescription]:
     )
 
 
-def revoke(request: HttpRequest, grant: Grant) -> HttpResponse:
+@owner_required
+def revoke(request: HttpRequest, grant_id: str) -> HttpResponse:
     """Revoke a grant or its whole package, after a confirmation."""
-    back = grant_url("change", grant.pk)
+    grant = _grant_or_404(grant_id)
+    back = grant_url(grant.pk)
     package_grants = list(with_grant_state(timezone.now()).filter(package=grant.package))
     is_whole_package = request.GET.get("with") == "all"
     if not is_confirmed(request):

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.admin.utils import quote
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
@@ -167,7 +166,7 @@ def test_owner_pages_show_single_use_and_its_end(
     once: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = Browser().sign_in(sign_up("alice"))
-    grant_page = f"/admin/evidence/grant/{quote(grant_of(once).pk)}/change/"
+    grant_page = f"/grants/{grant_of(once).pk}"
     assert "once: for ten minutes from its first answer" in alice.open(grant_page).text
     close_at_once(monkeypatch)
     once.get(LIST, "otto")

@@ -53,7 +53,7 @@ def test_each_page_is_visited(world: World) -> None:
 
     forgotten = []
     for route, _ in routes():
-        if route in known or route.startswith("v1/"):
+        if route in known or route.startswith(("v1/", "admin/evidence/")):  # Django's own look
             continue
         answer = owner.get(path(route))
         is_html = answer["Content-Type"].startswith("text/html")

@@ -41,7 +41,6 @@ OWN_PAGES = {
     "/people": "{sender} Lang",
     "/activity": "Scribe",
     "/connected": "Scribe",
-    "/admin/evidence/source/": "Mail",
     "/connections": "12 records",
     "/imports": "{name}.mbox",
     "/backups": "Backups",

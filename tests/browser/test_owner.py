@@ -294,21 +294,3 @@ def test_pages_are_one_line_on_a_phone_for_the_keyboard_too(
     last.send_keys(Keys.TAB)
     browser.switch_to.active_element.send_keys(Keys.ENTER)
     wait_until(browser, lambda it: it.find_element(By.LINK_TEXT, "Settings").is_displayed())
-
-
-def test_lists_of_the_admin_fit_a_phone(served: World, live_server: Any, browser: Chrome) -> None:
-    browser.get(f"{live_server.url}/admin/evidence/grant/")
-    sign_in(browser)
-    wait_for(browser, "alice")
-    resize(browser, PHONE)
-    for name in ("grant", "accesstoken", "connection", "source"):
-        browser.get(f"{live_server.url}/admin/evidence/{name}/")
-        links = browser.find_elements(By.CSS_SELECTOR, "#result_list a, #changelist-filter li a")
-        shown = [each.rect for each in links if each.is_displayed()]
-
-        assert min(each["height"] for each in shown) >= 44, name
-        assert max(each["x"] + each["width"] for each in shown) <= PHONE[0], name
-        assert not browser.execute_script(
-            "const box = document.querySelector('#changelist .results');"
-            " return box.scrollWidth > box.clientWidth"
-        ), name

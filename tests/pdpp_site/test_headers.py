@@ -75,7 +75,7 @@ def test_answers_with_records_are_fenced(world: World) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("path", ["/static/owner/admin.css", "/static/nothing.css"])
+@pytest.mark.parametrize("path", ["/static/owner/pages.css", "/static/nothing.css"])
 def test_files_are_fenced(client: Client, path: str) -> None:
     answer = client.get(path)
     check(answer, path)

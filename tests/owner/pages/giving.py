@@ -2,16 +2,14 @@
 
 import re
 
-from django.contrib.admin.utils import quote
-
 from tests.owner.pages.browser import Browser, Form, Page
 
 ADD = "/connected/give"
 
 
-def at(model: str, pk: str, page: str) -> str:
-    """Where a page about one row is."""
-    return f"/admin/evidence/{model}/{quote(pk)}/{page}/"
+def at(model: str, pk: str, page: str = "") -> str:
+    """Where a page about a grant or a token is."""
+    return f"/{model}s/{pk}/{page}".rstrip("/")
 
 
 def what(browser: Browser, *connections: str, client: str = "Claude") -> Form:

@@ -27,11 +27,8 @@ PAGES = [
     ("/people", IMPORT),
     ("/storage", IMPORT),
     ("/activity", CONNECT),
-    ("/admin/evidence/source/", IMPORT),
     ("/connections", IMPORT),
-    ("/admin/evidence/client/", CONNECT),
-    ("/admin/evidence/grant/", CONNECT),
-    ("/admin/evidence/accesstoken/", CONNECT),
+    ("/tokens", CONNECT),
 ]
 
 

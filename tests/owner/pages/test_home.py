@@ -224,8 +224,8 @@ def test_a_list_of_demo_records_alone_has_one_badge(
 
 
 @pytest.mark.parametrize(
-    "address", ["/", "/search", "/settings", "/connected", "/accounts", "/admin/",
-                "/admin/evidence/grant/", "/imports"]
+    "address", ["/", "/search", "/settings", "/connected", "/accounts", "/tokens",
+                "/imports"]
 )  # fmt: skip
 def test_every_page_has_the_search(world: World, home: Browser, address: str) -> None:
     [search] = [each for each in home.open(address).forms if each.action == "/search"]

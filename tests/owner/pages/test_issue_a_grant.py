@@ -84,9 +84,9 @@ def test_the_token_is_shown_once_and_kept_by_nobody(world: World, alice: Browser
     row = AccessToken.unscoped.latest("created_at")
     for address in (
         "/admin/evidence/grant/",
-        at("grant", newest().pk, "change"),
-        "/admin/evidence/accesstoken/",
-        at("accesstoken", row.pk, "change"),
+        at("grant", newest().pk),
+        "/tokens",
+        at("token", row.pk),
     ):
         later = alice.open(address)
         assert later.status == 200

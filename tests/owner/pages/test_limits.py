@@ -18,14 +18,14 @@ LIST = "/v1/streams/messages/records"
 
 
 def limits_form(page: Page) -> Form:
-    (form,) = [each for each in page.forms if each.action.endswith("/limits/")]
+    (form,) = [each for each in page.forms if each.action.endswith("/limits")]
     return form
 
 
 def test_a_limit_set_on_the_grant_page_applies_to_the_next_request(
     world: World, alice: Browser
 ) -> None:
-    page = at("grant", world.grants["bob"][0].pk, "change")
+    page = at("grant", world.grants["bob"][0].pk)
     form = limits_form(alice.open(page))
     form.fill("max_calls_day", "1")
     form.fill("max_bytes_hour", "500")
@@ -46,7 +46,7 @@ def test_a_limit_set_on_the_grant_page_applies_to_the_next_request(
 def test_limits_of_any_grant_open_from_its_card(
     world: World, alice: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The admin reads an underscore and two hexadecimal digits as an escaped character."""
+    """An underscore and two hexadecimal digits are no escaped character."""
     monkeypatch.setattr(grants, "new_id", lambda prefix: f"{prefix}25c0ffee0000000000000000")
     messages = StreamRequest(name="messages")
     world.grant("erin", GrantRequest(connection_ids=[PERSONAL], streams=[messages]))
@@ -58,7 +58,7 @@ def test_limits_of_any_grant_open_from_its_card(
 
 def test_opening_the_address_of_the_form_keeps_the_limits(world: World, alice: Browser) -> None:
     grant_id = world.grants["bob"][0].pk
-    form = limits_form(alice.open(at("grant", grant_id, "change")))
+    form = limits_form(alice.open(at("grant", grant_id)))
     form.fill("max_calls_day", "1")
     alice.press(form)
 
@@ -70,7 +70,7 @@ def test_opening_the_address_of_the_form_keeps_the_limits(world: World, alice: B
 def test_a_page_that_is_out_of_date_limits_what_the_grant_has_become(
     world: World, alice: Browser
 ) -> None:
-    form = limits_form(alice.open(at("grant", world.grants["bob"][0].pk, "change")))
+    form = limits_form(alice.open(at("grant", world.grants["bob"][0].pk)))
     form.fill("max_calls_day", "1")
     narrow_bobs(world)
 
@@ -83,7 +83,7 @@ def test_a_limit_that_is_no_number_is_marked_and_changes_nothing(
     world: World, alice: Browser
 ) -> None:
     grant_id = world.grants["bob"][0].pk
-    form = limits_form(alice.open(at("grant", grant_id, "change")))
+    form = limits_form(alice.open(at("grant", grant_id)))
     for wrong in ("0", "-1", "many", "1" + "0" * 15):
         form.fill("max_calls_day", wrong)
         page = alice.press(form)

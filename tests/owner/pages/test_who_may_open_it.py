@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import User
 from django.urls import URLPattern, URLResolver
 
@@ -11,13 +12,12 @@ from owner import admin as admin  # registers the pages that are walked
 from owner import urls
 from owner.site import owner_site
 from tests.owner.pages.browser import Browser, Page
-from tests.owner.pages.giving import at
 from tests.owners import sign_up
 from tests.world import BANK, World
 
 OPEN = {"login/"}
 """The only page for somebody who is not signed in."""
-OWN = ("imports", "eras", "retention", "who", "connections")
+OWN = ("imports", "eras", "retention", "who", "connections", "grants", "tokens")
 """How the addresses begin that are walked beside those of the admin."""
 
 
@@ -136,8 +136,8 @@ def test_no_page_of_the_site_has_scripts_or_styles_inside(world: World, alice: B
     ("model", "add", "change"),
     [
         ("grant", True, False),
-        ("accesstoken", False, False),
-        ("client", True, True),
+        ("package", False, False),
+        ("client", False, True),
         ("connection", False, False),
         ("source", False, False),
     ],
@@ -150,23 +150,18 @@ def test_what_may_be_added_and_changed_is_little(
         "client": world.packages["bob"].client_id,
         "connection": BANK,
         "source": str(world.grants["bob"][0].source_id),
-        "accesstoken": _any_token(),
+        "package": world.packages["bob"].pk,
     }
 
     added = alice.open(f"/admin/evidence/{model}/add/")
-    changed = alice.open(at(model, rows[model], "change"))
-    deleted = alice.open(at(model, rows[model], "delete"))
+    row = f"/admin/evidence/{model}/{quote(rows[model])}"
+    changed = alice.open(f"{row}/change/")
+    deleted = alice.open(f"{row}/delete/")
 
     assert (added.status == 200) is add
     assert changed.status == 200
     assert any("save" in str(given.get("name")) for _, given in changed.elements) is change
     assert deleted.status == 403
-
-
-def _any_token() -> str:
-    from evidence.models.grants import AccessToken
-
-    return AccessToken.unscoped.order_by("pk").first().pk
 
 
 def test_no_page_of_the_admin_lists_accounts(world: World, alice: Browser) -> None:
@@ -178,13 +173,13 @@ def test_the_admin_links_its_pages(world: World, alice: Browser) -> None:
     page = alice.open("/admin/")
 
     offered = {at for _, at in page.links if at.startswith("/admin/") and "#" not in at}
-    assert len(offered) == 6
+    assert len(offered) == 7
     assert all(alice.open(address).status == 200 for address in offered)
 
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/admin/", "/admin/evidence/grant/", "/connections", "/owners",
+    ["/", "/tokens", "/connections", "/owners",
      "/imports", "/erasures", "/admin/password_change/"],
 )  # fmt: skip
 def test_every_page_has_the_same_header(world: World, alice: Browser, path: str) -> None:
