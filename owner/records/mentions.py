@@ -206,8 +206,8 @@ class PeopleData(AppData):
 
     connection_tables: ClassVar = {
         "people_mention": "mentions of people",
-        "people_personcount": "people by stream",
-        "people_peopleprogress": "progress of people",
+        "people_personcount": "counts of people",
+        "people_peopleprogress": "notes of how far people were counted",
     }
     record_tables = ("people_mention",)
 
