@@ -171,6 +171,7 @@ class WishForm(forms.Form):
             menu.choices = [
                 (value, f"{label}: {escape_invisible(texts[value])}" if value in texts else label)
                 for value, label in cast("list[tuple[str, str]]", menu.choices)
+                if value != "reiwa" or value in texts or not asks_addresses
             ]
         detected = dict.fromkeys(each.language for each in samples if each.language)
         if detected:

@@ -71,6 +71,7 @@ def test_it_is_said_what_it_is_before_anything_is_written(world: "World", alice:
     page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
 
     assert "mail from a mailbox file" in page.text
+    assert "Reiwa" not in page.text
     assert "a new connection" in page.text
     assert not ImportRun.unscoped.exists()
 
