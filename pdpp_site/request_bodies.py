@@ -117,7 +117,7 @@ LARGE_ROUTES = (
     LargeRoute("/v1/connectors", MAX_DECLARATION_BYTES, refuse_without_owner_token),
     LargeRoute("/connectors", MAX_DECLARATION_BYTES, refuse_without_owner_token),
     LargeRoute("/imports", limits.INGEST_MAX_BYTES, refuse_without_owner_session),
-    LargeRoute("/admin/", OWNER_FORM_BYTES, refuse_without_owner_session),
+    LargeRoute("/connections/", OWNER_FORM_BYTES, refuse_without_owner_session),
     LargeRoute("/connected/", OWNER_FORM_BYTES, refuse_without_owner_session),
     LargeRoute("/oauth/authorize", OWNER_FORM_BYTES, refuse_without_owner_session),
     LargeRoute("/authorize", OWNER_FORM_BYTES, refuse_without_owner_session),

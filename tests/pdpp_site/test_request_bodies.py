@@ -164,7 +164,7 @@ def test_a_large_body_with_the_owners_token_is_read(committed: World, chunked: b
 
 
 @pytest.mark.parametrize("cookie", [None, "unknown"])
-@pytest.mark.parametrize("path", ["/imports/slice", "/admin/evidence/grant/add/"])
+@pytest.mark.parametrize("path", ["/imports/slice", "/connections/cin_1"])
 @pytest.mark.django_db(transaction=True)
 def test_a_large_form_is_not_read_before_the_owners_session_is_checked(
     committed: World, path: str, cookie: str | None
