@@ -69,3 +69,24 @@ def test_filters_apply_in_every_mode(embedded: World) -> None:
         alone = keys(embedded, **query, mode=mode, filter__from_name="Alice")
         assert alone[0] == "m2"
         assert set(alone) <= {"m2", "m4"}
+
+
+def test_words_of_a_filter_take_words_prefixes_and_or(world: World) -> None:
+    def found(words: str) -> set[str]:
+        query = {"q": "lease OR canal", "streams": "messages", "connection_id": PERSONAL}
+        return set(keys(world, "bob", **query, filter__from_name__words=words))
+
+    assert found("eva lang") == {"m1"}
+    assert found("jon* OR alice") == {"m2", "m3"}
+    assert found("eva lang OR jonas unicorn") == {"m1"}  # OR binds weaker than the words
+    assert found("alice OR eva -lang") == {"m2"}
+    assert found("(alice OR eva) lang") == {"m1"}
+    refused = world.get(SEARCH, "bob", q="lease", streams="messages",
+        filter__from_name__words='"eva lang"')  # fmt: skip
+    assert (refused.status, refused.error["param"]) == (400, "filter[from_name][words]")
+
+
+def test_or_binds_weaker_than_the_words_beside_it(world: World) -> None:
+    assert set(keys(world, "bob", q="canal unicorn OR invoice")) == {"w2"}
+    assert keys(world, "bob", q="unicorn OR canal invoice") == []
+    assert set(keys(world, "bob", q="(canal OR invoice) -canal")) == {"w2"}
