@@ -16,9 +16,14 @@ from evidence.api.envelopes import (
 )
 from evidence.api.query_parameters import ApiWarning, QueryParameters
 from evidence.item_lines import item_title
-from evidence.json_text import grapheme_ceil, grapheme_floor
+from evidence.json_text import grapheme_ceil
 from evidence.read.filters import parameter_name
-from evidence.search.analysis.highlighter import Passage, excerpt_text, excerpt_with_marks
+from evidence.search.analysis.highlighter import (
+    Passage,
+    excerpt_text,
+    excerpt_with_marks,
+    word_start,
+)
 from evidence.search.results import Excerpt, Hit, SearchResult, are_cut, word_forms
 from evidence.search.semantic import HYBRID, LEXICAL
 
@@ -81,7 +86,7 @@ def word_forms_body(hit: Hit, found: SearchResult) -> Json:
 
 
 def compact_hit_body(found: Hit) -> Json:
-    """Return a search hit with one excerpt, the best one that does not repeat the title.
+    """Return a search hit with one excerpt: the best of the longest text that does not repeat the title.
 
     The match marks of the excerpt are ours alone: a mark in the record's text is escaped.
     """
@@ -91,7 +96,7 @@ def compact_hit_body(found: Hit) -> Json:
         own["title"] = item_title(own)
     excerpts = [
         (excerpt, _narrowed(excerpt))
-        for excerpt in found.excerpts
+        for excerpt in sorted(found.excerpts, key=lambda each: -len(each.text))
         if excerpt.field != visible.stream.heading_field
     ] or [(excerpt, _narrowed(excerpt)) for excerpt in found.excerpts]
     body: Json = {
@@ -117,17 +122,17 @@ def compact_hit_body(found: Hit) -> Json:
 
 
 def _narrowed(excerpt: Excerpt) -> Passage:
-    """Return the part of a passage around its first match, in half as many wide characters."""
+    """Return the part of a passage with its matches and what follows them, in half as many wide characters."""
     text, passage = excerpt.text, excerpt.passage
-    start, end = passage.marks[0] if passage.marks else (passage.start, passage.start)
+    starts, ends = zip(*(passage.marks or [(passage.start, passage.start)]), strict=True)
     shown = text[passage.start : passage.end]
     width = COMPACT_CHARS if len(shown.encode()) < 2 * len(shown) else COMPACT_CHARS // 2
     if len(shown) <= width:
         return passage
-    context = max(width - (end - start), width // 2)
-    first = max(passage.start, min(start - context // 3, passage.end - width))
-    last = min(passage.end, max(first + width, end + context // 3))
-    first, last = grapheme_floor(text, first), grapheme_ceil(text, last)
+    first = max(passage.start, min(starts[0] - width // 4, passage.end - width))
+    last = min(passage.end, max(first + width, ends[-1] + width // 2))
+    first = max(passage.start, word_start(text, first, start=starts[0]))
+    last = grapheme_ceil(text, last)
     inside = tuple(mark for mark in passage.marks if first <= mark[0] and mark[1] <= last)
     return Passage(first, last, inside)
 

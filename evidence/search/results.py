@@ -165,7 +165,7 @@ def visible_texts(match: RecordOfStream) -> Iterator[tuple[str, str]]:
 def _excerpts(
     query: Query, texts: dict[str, str], languages: tuple[str, ...], work: WorkLimit
 ) -> list[Excerpt]:
-    """Return the best passages of all fields, best first."""
+    """Return the best passages of all fields, best first; one of them is of the longest text."""
     excerpts = [
         Excerpt(name, text, passage)
         for name, text in texts.items()
@@ -174,7 +174,11 @@ def _excerpts(
         )
     ]
     excerpts.sort(key=lambda excerpt: -_count_marked_words(excerpt))
-    return excerpts[:PASSAGES_PER_HIT]
+    longest = max(excerpts, key=lambda excerpt: len(excerpt.text), default=None)
+    best = excerpts[:PASSAGES_PER_HIT]
+    if longest is None or any(excerpt.field == longest.field for excerpt in best):
+        return best
+    return [*best[:-1], longest]
 
 
 def _count_marked_words(excerpt: Excerpt) -> int:

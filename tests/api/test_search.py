@@ -385,3 +385,27 @@ def test_list_of_absent_words_says_that_it_is_cut(world: World) -> None:
     assert (most["absent_words"], "absent_words_truncated" in most) == (words[:8], False)
     more = meta(world, q=" ".join(words))
     assert (more["absent_words"], more["absent_words_truncated"]) == (words[:8], True)
+
+
+def test_excerpt_is_of_the_body_where_title_and_sender_match(world: World) -> None:
+    body = f"{'filler ' * 60}the quokka and its kumquat arrive on 14 March 2026. {'filler ' * 60}"
+    world.put((PERSONAL, "messages", {"id": "q", "received_at": "2026-05-02T00:00:00Z",
+        "subject": "Quokka, kumquat", "from_name": "Quokka Kumquat", "body_text": body}))  # fmt: skip
+    [hit] = world.get(SEARCH, q="quokka kumquat", form="compact").body["data"]
+    [shown] = hit["evidence_excerpts"]
+    assert shown["field_path"] == "body_text"
+    assert (
+        "<mark>quokka</mark> and its <mark>kumquat</mark> arrive on 14 March 2026"
+        in (shown["preview_text"])
+    )
+    assert shown["preview_text"].lstrip("…").startswith(("filler", "the"))
+
+
+def test_no_excerpt_begins_in_the_middle_of_a_word(world: World) -> None:
+    body = f"{'antidisestablishmentarianism' * 4}, the quokka {'antidisestablishmentarianism ' * 9}"
+    world.put((PERSONAL, "messages", {"id": "q", "received_at": "2026-05-02T00:00:00Z",
+        "subject": "Words", "body_text": body}))  # fmt: skip
+    for form in ({}, {"form": "compact"}):
+        [hit] = world.get(SEARCH, q="quokka", **form).body["data"]
+        text = hit["evidence_excerpts"][0]["preview_text"]
+        assert text.startswith(("…the <mark>", "…<mark>quokka"))

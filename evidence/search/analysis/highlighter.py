@@ -16,6 +16,7 @@ from itertools import accumulate, islice
 from evidence.json_text import grapheme_ceil, grapheme_floor
 from evidence.search.analysis.matcher import PatternMatcher, TextMatch, find_matches, term_filter
 from evidence.search.analysis.query_tree import Leaf, Query, compile_leaf
+from evidence.search.analysis.segmentation import is_cjk
 from evidence.search.analysis.tokenizer import WorkLimit, find_tokens
 
 # Characters around a match that fills the width alone.
@@ -146,15 +147,18 @@ def _window(text: str, *, start: int, end: int, width: int) -> tuple[int, int]:
     before = min(start, max(room // 2, room - (len(text) - end)))
     opening = start - before
     closing = min(len(text), end + room - before)
-    return _window_start(text, opening, start=start), _window_end(text, closing, end=end)
+    return word_start(text, opening, start=start), _window_end(text, closing, end=end)
 
 
-def _window_start(text: str, at: int, *, start: int) -> int:
-    """Return the first start of a word from `at` on, before the match."""
-    if at == 0:
-        return 0
-    word = _WORD_START.search(text, at, min(start, at + _WORD_END_CHARS))
-    return grapheme_floor(text, word.start() if word else at)
+def word_start(text: str, at: int, *, start: int) -> int:
+    """Return the first start of a word from `at` on, at the latest the start of the match.
+
+    In a script without spaces, a word starts anywhere.
+    """
+    if at == 0 or is_cjk(text[at]):
+        return grapheme_floor(text, at)
+    word = _WORD_START.search(text, at, start)
+    return grapheme_floor(text, word.start() if word else start)
 
 
 def _window_end(text: str, at: int, *, end: int) -> int:
