@@ -14,7 +14,7 @@ from evidence.access.ranking.matches import (
 from evidence.access.records import VisibleRecords
 from evidence.declarations.values import parse_instant
 from evidence.search.analysis.matcher import needs_verification
-from evidence.search.analysis.query_relaxation import match_any_word
+from evidence.search.analysis.query_relaxation import has_operators, match_any_word
 from evidence.search.analysis.query_tree import Leaf, Query
 from evidence.search.query_planner import plan_queries, query_languages, searchable_fields
 from evidence.search.results import (
@@ -104,7 +104,8 @@ def search_with_fallback(
     if result.hits:
         return replace(result, absent_words=absent_words)
     spellings = suggest_spellings(query, searched, absent=absent)
-    if match_any_word(query, languages=query_languages(searched)) != query:
+    relaxed = match_any_word(query, languages=query_languages(searched))
+    if relaxed != query and not has_operators(query):
         result = _search_any_word(query, searched, page, spellings=spellings)
     result = replace(result, absent_words=absent_words)
     return _with_suggestions(result, spellings, searched)

@@ -129,6 +129,12 @@ def without_stop_words(query: Query, *, languages: Collection[str]) -> Query:
     return query if root is None else Query(root)
 
 
+def has_operators(query: Query) -> bool:
+    """Return whether a query says more than words: OR, a phrase, an exact word or an exclusion."""
+    nodes = query.root.nodes if isinstance(query.root, And) else (query.root,)
+    return not all(isinstance(node, Leaf) and not (node.phrase or node.exact) for node in nodes)
+
+
 def match_any_word(
     query: Query,
     *,
