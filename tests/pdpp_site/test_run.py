@@ -20,6 +20,7 @@ from tests.owner.pages.browser import Form, Page
 from tests.pdpp_site.installation import installed, running
 
 pytestmark = pytest.mark.slow
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - the address of all interfaces
 
 
 def test_it_serves_at_once_and_stops_cleanly() -> None:
@@ -53,6 +54,19 @@ def test_it_serves_at_once_and_stops_cleanly() -> None:
         retired = installation.say("keys", "retire", "secret")
         assert (retired.code, installation.database_runs()) == (0, False), retired.err
         assert link.rpartition("/set-up/")[2] not in server.printed.replace(link, "")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [({"PDPP_BIND": EVERYWHERE}, True), ({"PDPP_BIND": "127.0.0.1"}, False),
+     ({"PDPP_BIND": EVERYWHERE, "PDPP_TRUSTED_PROXIES": "172.30.77.0/24"}, False)],
+)  # fmt: skip
+def test_a_public_address_without_a_proxy_is_told_what_one_adds(
+    chosen: dict[str, str], told: bool
+) -> None:
+    with installed() as installation, running(installation, **chosen) as server:
+        assert installation.get("/readyz")[0] == 200
+    assert ("A proxy before this server adds HTTPS" in server.printed) is told
 
 
 def test_a_request_that_has_begun_is_finished_also_where_the_server_does_nothing_else() -> None:

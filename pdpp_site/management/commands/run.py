@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import ipaddress
 import os
 import sys
 import time
@@ -71,6 +72,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         self._check_version()
         self._check_watch_folder()
+        self._check_address()
         _prepare()
         info = _startup_info()
         # Before threads start: threads importing each other's modules could deadlock.
@@ -91,6 +93,17 @@ class Command(BaseCommand):
                 " exists."
             )
 
+    def _check_address(self) -> None:
+        """Say what a proxy adds, where others can connect and no proxy is named. Warn only."""
+        is_local = settings.PDPP_BIND == "localhost" or _is_loopback(settings.PDPP_BIND)
+        if is_local or not all(map(_is_loopback, settings.PDPP_TRUSTED_PROXIES)):
+            return
+        self.stderr.write(
+            f"PDPP_BIND={settings.PDPP_BIND}: others can connect, and what they send and read is not"
+            " encrypted. A proxy before this server adds HTTPS and can limit who connects and how often;"
+            " docs/deploy.md has two configurations. Name it in PDPP_TRUSTED_PROXIES."
+        )
+
     def _check_version(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SHOW server_version_num")
@@ -99,6 +112,13 @@ class Command(BaseCommand):
             raise CommandError(
                 f"PostgreSQL {MIN_POSTGRES_VERSION} or later is required; DATABASE_URL has {version}."
             )
+
+
+def _is_loopback(address: object) -> bool:
+    """Return whether an address or network is of this machine alone; a host name is not."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_network(str(address)).is_loopback
+    return False
 
 
 def _check_settings() -> None:
