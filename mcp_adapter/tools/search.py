@@ -84,7 +84,7 @@ def run(call: Call) -> Result:
         ("form", "compact"),
         *limit_params(
             budget,
-            structured={"results": [], **steps, "data": 0},
+            structured={"match": "any_word", "results": [], **steps, "data": 0},
             text={"has_more": False, "results": [], **steps, "sources": "x" * 160},
         ),
         ("limit", str(arguments.get("limit", _DEFAULT_HITS))),
@@ -112,10 +112,12 @@ def _build(page: dict[str, Any], call: Call, *, lean: bool = False) -> Result:
         for position, hit in enumerate(hits)
     ]
     steps = {"next": _next_steps(page, hits, call.arguments, lean=lean)}
-    structured = {"results": entries, **steps, "origin": page_origin(hits), "data": page}
+    match = page.get("meta", {}).get("match")
+    said = {"match": match} if match == "any_word" else {}
+    structured = {**said, "results": entries, **steps, "origin": page_origin(hits), "data": page}
     lines = [hit_line(hit, entry) for hit, entry in zip(hits, entries, strict=True)]
     sources = {} if lean else count_by_source(hits, unit="hits", least=1)
-    return Result(structured, dumps({"results": lines, **_page(page), **sources, **steps}))
+    return Result(structured, dumps({**said, "results": lines, **_page(page), **sources, **steps}))
 
 
 def _query(arguments: Arguments) -> str:
@@ -150,8 +152,6 @@ def _page(envelope: dict[str, Any]) -> dict[str, Any]:
         page["warnings"] = meta["warnings"]
     page |= {name: meta[name] for name in ("ended_by", "left") if name in meta}
     rest = {name: value for name, value in meta.items() if name not in _RENDERED_META}
-    if meta.get("match") == "any_word":
-        rest["match"] = meta["match"]
     return {**page, **({"meta": rest} if rest else {})}
 
 

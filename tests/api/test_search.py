@@ -59,6 +59,7 @@ def test_query_without_results_matches_any_word_and_says_so(world: World) -> Non
     answer = world.get(SEARCH, q="invoice unicorn")
     assert answer.ids == ["w2"]
     assert answer.body["meta"]["match"] == "any_word"
+    assert next(iter(answer.body)) == "meta"  # said before the hits
     assert world.get(SEARCH, q="invoice").body["meta"]["match"] == "all_words"
     assert "hint" in world.get(SEARCH, q="unicorn").body["meta"]
 

@@ -226,3 +226,11 @@ def test_a_schema_cursor_is_bound_to_its_call(bearer: str) -> None:
             error_of(real.call(bearer, "schema", cursor=cursor, **wrong))["code"]
             == "invalid_cursor"
         )
+
+
+def test_a_search_for_some_of_the_words_says_so_before_its_hits(world: World) -> None:
+    result = real.call(world.tokens["dora@mcp"], "search", q="invoice unicorn")
+
+    for shown in (parsed_text(result), structured(result)):
+        assert next(iter(shown.items())) == ("match", "any_word")
+        assert len(shown["results"]) == 1

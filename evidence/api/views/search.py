@@ -73,6 +73,8 @@ class SearchView(GrantedView):
             warnings=[*self.query.warnings, *search_bodies.skipped_stream_warnings(found)],
         )
         response_body["meta"] |= self._meta(found) | page.meta
+        if found.any_word is not None:  # said before the hits
+            response_body = {"meta": response_body.pop("meta"), **response_body}
         return Answer(response_body, self._disclosed(found, shown))
 
     def _meta(self, found: SearchResult) -> dict[str, Any]:
