@@ -118,6 +118,7 @@ LARGE_ROUTES = (
     LargeRoute("/connectors", MAX_DECLARATION_BYTES, refuse_without_owner_token),
     LargeRoute("/imports", limits.INGEST_MAX_BYTES, refuse_without_owner_session),
     LargeRoute("/connections/", OWNER_FORM_BYTES, refuse_without_owner_session),
+    LargeRoute("/grants/", OWNER_FORM_BYTES, refuse_without_owner_session),
     LargeRoute("/connected/", OWNER_FORM_BYTES, refuse_without_owner_session),
     LargeRoute("/oauth/authorize", OWNER_FORM_BYTES, refuse_without_owner_session),
     LargeRoute("/authorize", OWNER_FORM_BYTES, refuse_without_owner_session),
