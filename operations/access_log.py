@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Iterator
+from http import HTTPMethod
 
 from django.conf import settings
 from django.urls import Resolver404, resolve
@@ -18,6 +19,7 @@ from mcp_adapter.streamable_http import EVENT_PATHS, MCP_PATHS
 SITE_PATHS = frozenset({"/healthz", "/readyz", *MCP_PATHS, *EVENT_PATHS})
 """Paths that the site serves without Django."""
 UNKNOWN = "/…"
+METHODS = frozenset(HTTPMethod)
 _CONVERTER = re.compile(r"<(?:\w+:)?(\w+)>")
 
 
@@ -56,14 +58,16 @@ def log_request(scope: Scope, send: Send) -> Iterator[Send]:
     finally:
         milliseconds = (time.perf_counter() - started) * 1000
         route = route_name(scope["path"])
+        # The server passes on any method, which may hold anything.
+        method = scope["method"] if scope["method"] in METHODS else "other"
         logger.info(
             "%s %s %s %.0f ms",
-            scope["method"],
+            method,
             route,
             status or "-",
             milliseconds,
             extra={
-                "method": scope["method"],
+                "method": method,
                 "route": route,
                 "status": status or None,
                 "milliseconds": round(milliseconds, 1),
