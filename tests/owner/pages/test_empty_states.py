@@ -100,11 +100,3 @@ def test_a_search_that_finds_nothing_among_records_asks_for_no_import(
 ) -> None:
     assert next_steps(owner, "/search?q=zzzzzz") == []
     assert "Try fewer or other words" in owner.open("/search?q=zzzzzz").text
-
-
-def test_a_filter_of_the_admin_that_matches_nothing_leads_to_the_whole_list(
-    world: World, owner: Browser
-) -> None:
-    page = owner.open("/admin/evidence/source/?q=zzz")
-
-    assert owner.open(page.link("Show all")).has_link("Mail")
