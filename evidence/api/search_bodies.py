@@ -243,7 +243,7 @@ def _maintenance(found: SearchResult) -> Json:
 
 
 def _note(found: SearchResult, within: str) -> str:
-    note = f"No record{within} has all the words. These have most of them."
+    note = f"No record{within} has all the words. These have at least one, those with more first."
     absent = ", ".join(
         f"{word!r} (also searched as {' or '.join(map(repr, others))})" if others else repr(word)
         for word in found.absent_words
