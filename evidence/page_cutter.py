@@ -215,8 +215,9 @@ def shrink_record(
 ) -> Json:
     """Return a record that exceeds the limits alone, with as much as fits.
 
-    First its expanded lists end early, then its expanded records lose their last fields. Then the fields in `order`, key and roles first, stay whole,
-    the others become descriptors, and fields for which even these have no room are counted.
+    First its expanded lists end early, then its expanded records lose their last fields. Then the
+    fields in `order`, key and roles first, stay whole, the others become descriptors, and fields for
+    which even these have no room are counted.
     """
     record = cut_record(record, 0, describe_read=describe_read)
     record = _shorten_lists(record, fits)

@@ -1,4 +1,4 @@
-"""The site that holds the owner's administration."""
+"""The Django admin, and what it shares with the owner's pages: rendering and questions before an end."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ class OwnerAdmin(ModelAdmin[Row]):
 def page(
     request: HttpRequest, name: str, *, title: str, context: Mapping[str, Any], status: int = 200
 ) -> TemplateResponse:
-    """Return a page of the owner's whose address is below the admin's."""
+    """Return a page of `owner/`, by the name of its template."""
     shown = {"title": title, **context}
     return TemplateResponse(request, f"owner/{name}.html", shown, status=status)
 

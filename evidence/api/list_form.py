@@ -84,7 +84,7 @@ class ItemPage:
 
     @property
     def meta(self) -> Json:
-        """What `meta` says of a page that the limits ended."""
+        """The members of `meta` that tell that the page ended at a limit; none if it did not."""
         return {"ended_by": "max_bytes", "left": self.left} if self.left else {}
 
 

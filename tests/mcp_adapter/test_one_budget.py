@@ -195,17 +195,22 @@ def test_a_window_that_ends_early_says_how_to_read_on(world: World) -> None:
     assert onward["window"]["start_chars"] == len(text.text)
 
 
-@pytest.mark.parametrize("tool", ["query_records", "search"])
-def test_a_page_that_the_budget_ends_says_so(world: World, tool: str) -> None:
+@pytest.mark.parametrize(
+    ("tool", "asked"),
+    [
+        ("query_records", {"stream": "messages", "connection_id": PERSONAL}),
+        ("query_records", {"stream": "messages", "connection_id": PERSONAL, "changes_since": "beginning"}),
+        ("search", {"q": "zither"}),
+    ],
+)  # fmt: skip
+def test_a_page_that_the_budget_ends_says_so(
+    world: World, tool: str, asked: dict[str, Any]
+) -> None:
     bearer = world.tokens["dora@mcp"]
     world.put(*((PERSONAL, "messages", mail(f"x{n}", "2026-04-01T00:00:00Z", subject=f"Zither {n}",
                  body_text="a zither in a long text " * 40)) for n in range(60)))  # fmt: skip
-    asked = {
-        "query_records": {"stream": "messages", "connection_id": PERSONAL},
-        "search": {"q": "zither"},
-    }
     few, many = (
-        real.call(bearer, tool, **asked[tool], limit=limit, max_bytes=12_000) for limit in (2, 50)
+        real.call(bearer, tool, **asked, limit=limit, max_bytes=12_000) for limit in (2, 50)
     )
 
     items = "records" if tool == "query_records" else "results"

@@ -50,7 +50,8 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
     "expand": (NAMES, "Relations to expand; the schema lists them in expand_capabilities."),
     "max_bytes": (
         _integer(limits.PAGE_BYTES_LEAST, limits.MAX_BYTES_MOST),
-        "Size limit of the response. The page ends early, and large fields become window descriptors.",
+        "Size limit of the response. The page ends early, which meta tells with ended_by and with left, "
+        "the items of the asked limit that follow. Large fields become window descriptors.",
     ),
     "form": (
         _one_of("full", "compact"),

@@ -79,6 +79,7 @@ def _page_response(
         next_link=query.link(changes_since=bookmark) if has_more else None,
         links=not compact,
         warnings=query.warnings,
+        meta=shown.meta,
     )
     visible = followed.visible
     items = [item for row in shown.items for item in envelopes.record_items(visible, row)]
