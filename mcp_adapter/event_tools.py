@@ -1,15 +1,20 @@
 """The event tools of `/mcp/events`: create, list, show, update, test and delete event subscriptions."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from evidence import record_ids
 from evidence.json_text import dumps
-from mcp_adapter.arguments import boolean, string, string_list
+from evidence.parameters import NameList
+from mcp_adapter.arguments import own_text, tool_arguments
 from mcp_adapter.errors import error_from_response
 from mcp_adapter.rest import RestResponse
 from mcp_adapter.tool import Call, Result, Tool
 
 SUBSCRIPTIONS_PATH = "/v1/event-subscriptions"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
-SUBSCRIPTION_ID = string("subscription_id", "sub_…", required=True, max_length=100)
+SUBSCRIPTION = tool_arguments(own_text("subscription_id", "sub_…", required=True))
 
 WRITES = {
     "readOnlyHint": False,
@@ -53,6 +58,7 @@ def _create(call: Call) -> Result:
     return _result(call.send("POST", SUBSCRIPTIONS_PATH, body))
 
 
+_WHICH = "Only these streams; all that the grant shows if omitted"
 CREATE_TOOL = Tool(
     "create_event_subscription",
     "Subscribe to changes",
@@ -60,9 +66,9 @@ CREATE_TOOL = Tool(
     "/v1/event-subscriptions). The answer holds the secret, shown this once: hand it to the receiver. "
     "The subscription is pending_verification until the receiver has proved itself. "
     "discover_event_subscription_capabilities says how.",
-    (
-        string("callback_url", "https address of the receiver", required=True, max_length=2_048),
-        string_list("streams", "Only these streams; all that the grant shows if omitted"),
+    tool_arguments(
+        own_text("callback_url", "https address of the receiver", required=True),
+        ("streams", Annotated[NameList | None, Field(description=_WHICH)]),
     ),
     _create,
     annotations=WRITES,
@@ -73,7 +79,7 @@ DELETE_TOOL = Tool(
     "Delete a subscription",
     "Delete an event subscription with all that is on its way (mutating; DELETE "
     "/v1/event-subscriptions/{id}). It cannot be undone; to pause it use update_event_subscription.",
-    (SUBSCRIPTION_ID,),
+    SUBSCRIPTION,
     lambda call: _result(call.send("DELETE", _subscription_path(call))),
     annotations=DESTRUCTIVE,
 )
@@ -105,7 +111,7 @@ DISCOVER_TOOL = Tool(
     "public https address. It checks webhook-signature (Standard Webhooks, HMAC-SHA256 with the secret "
     "that creation returns once), answers the verification event with its challenge as JSON, and "
     "answers 2xx within 10 seconds; messages come at least once.",
-    (),
+    tool_arguments(),
     _discover,
 )
 
@@ -114,7 +120,7 @@ GET_TOOL = Tool(
     "Show a subscription",
     "Show one event subscription: status, scope, and why it is disabled if it is (read-only; GET "
     "/v1/event-subscriptions/{id}).",
-    (SUBSCRIPTION_ID,),
+    SUBSCRIPTION,
     lambda call: _result(call.get(_subscription_path(call))),
 )
 
@@ -123,7 +129,7 @@ LIST_TOOL = Tool(
     "List subscriptions",
     "List the event subscriptions made under this grant, with status and scope, never a secret "
     "(read-only; GET /v1/event-subscriptions).",
-    (),
+    tool_arguments(),
     lambda call: _result(call.get(SUBSCRIPTIONS_PATH)),
 )
 
@@ -132,7 +138,7 @@ SEND_TEST_TOOL = Tool(
     "Send a test event",
     "Send the receiver of a subscription a test event, which tells of nothing (mutating; POST "
     "/v1/event-subscriptions/{id}/test-event). It goes out once the subscription is active.",
-    (SUBSCRIPTION_ID,),
+    SUBSCRIPTION,
     lambda call: _result(call.send("POST", f"{_subscription_path(call)}/test-event", {})),
     annotations=WRITES,
 )
@@ -149,10 +155,10 @@ UPDATE_TOOL = Tool(
     "Change a subscription",
     "Switch an event subscription off or on, or give it a new secret, shown this once (mutating; PATCH "
     "/v1/event-subscriptions/{id}). Switched on, its receiver is verified again.",
-    (
-        SUBSCRIPTION_ID,
-        boolean("enabled", "Whether it sends anything"),
-        boolean("rotate_secret", "True for a new secret"),
+    tool_arguments(
+        own_text("subscription_id", "sub_…", required=True),
+        ("enabled", Annotated[bool | None, Field(description="Whether it sends anything")]),
+        ("rotate_secret", Annotated[bool | None, Field(description="True for a new secret")]),
     ),
     _update,
     annotations=WRITES,

@@ -4,21 +4,21 @@ All sizes are UTF-8 bytes as serialized in the response. REST cuts pages to fit 
 `evidence.page_cutter` decides what is cut.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field
 
 from evidence import limits
 from evidence.item_lines import describe_read
 from evidence.json_text import dumps, json_size, wire_size
 from evidence.page_cutter import largest_that_fits, shrink_hit, shrink_record
 from mcp_adapter.arguments import (
-    Argument,
     Arguments,
+    ToolArguments,
     connection_params,
-    input_schema,
-    integer,
     validate,
 )
 from mcp_adapter.errors import AdapterError, error_from_response
@@ -128,7 +128,7 @@ class Tool:
     name: str
     title: str
     description: str
-    arguments: Sequence[Argument]
+    arguments: type[ToolArguments]
     run: Callable[[Call], Result]
     annotations: Mapping[str, bool] = field(default_factory=lambda: READ_ONLY)
 
@@ -138,7 +138,7 @@ class Tool:
             "name": self.name,
             "title": self.title,
             "description": self.description,
-            "inputSchema": input_schema(self.arguments),
+            "inputSchema": self.arguments.input_schema(),
             "annotations": dict(self.annotations),
         }
 
@@ -172,7 +172,7 @@ AGGREGATE_BUDGET = Budget(limits.STRUCTURED_BYTES, limits.AGGREGATE_TEXT_BYTES)
 READ_BUDGET = Budget(limits.READ_BYTES, limits.READ_BYTES)
 
 
-def max_bytes_argument(default: Budget) -> Any:
+def max_bytes_argument(default: Budget) -> tuple[str, Any]:
     """Define `max_bytes`; the description states its unit, bounds and default."""
     size = f"{limits.MAX_BYTES_LEAST} to {limits.MAX_BYTES_MOST}; default {default.text}"
     if default.text != default.structured:
@@ -180,12 +180,12 @@ def max_bytes_argument(default: Budget) -> Any:
             f"to {limits.MAX_BYTES_MOST}; default, least: {default.text} text, "
             f"{default.structured} structured"
         )
-    return integer(
-        "max_bytes",
-        f"Bytes per channel, {size}",
-        minimum=limits.MAX_BYTES_LEAST,
-        maximum=limits.MAX_BYTES_MOST,
+    bounds = Field(
+        description=f"Bytes per channel, {size}",
+        ge=limits.MAX_BYTES_LEAST,
+        le=limits.MAX_BYTES_MOST,
     )
+    return "max_bytes", Annotated[int | None, bounds]
 
 
 def requested_budget(arguments: Arguments, *, default: Budget) -> Budget:

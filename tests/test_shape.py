@@ -94,7 +94,7 @@ def test_an_import_contract_keeps_people_from_grants() -> None:
     assert checker.check(graph, verbose=False).kept
 
     for importer in ("evidence.api.envelopes", "evidence.search.lexical", "evidence.read.schema",
-                     "evidence.access.gate", "evidence.ledger.writer", "mcp_adapter.surfaces",
+                     "evidence.access.gate", "evidence.ledger.entries", "mcp_adapter.surfaces",
                      "owner.grants.preview", "cli.main"):  # fmt: skip
         for imported in contract["protected_modules"]:
             graph.add_import(importer=importer, imported=imported)

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, Literal
+from typing import Any, Final, get_args
 
 from evidence.access.buckets import TimeBuckets, count_periods
 from evidence.access.granted_streams import number_expression, typed_column
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.sql import SQL, fetch_all, fetch_prepared, join_sql
 from evidence.declarations.declaration import Field
+from evidence.parameters import Metric
 
-Metric = Literal["count", "count_distinct", "sum", "avg", "min", "max"]
-METRICS: Final = ("count", "count_distinct", "sum", "avg", "min", "max")
+METRICS: Final = get_args(Metric)
 
 _METRIC_SQL: Final = {
     "count": "count(*)",

@@ -15,7 +15,6 @@ from evidence.access.records import VisibleRecords
 from evidence.access.sql import SORT_BLOCKER, SQL, fetch_all, join_sql
 from evidence.declarations.declaration import Field
 
-GRANULARITIES: Final = ("minute", "hour", "day", "week", "month", "quarter", "year")
 _INDEXED: Final = {
     "day": "1 day", "week": "7 days", "month": "1 month", "quarter": "3 months", "year": "1 year"
 }  # fmt: skip

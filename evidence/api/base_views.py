@@ -32,18 +32,19 @@ from evidence.api import error_responses
 from evidence.api.authentication import BearerAuthentication
 from evidence.api.error_responses import permission_offer, record_refused_call
 from evidence.api.json_io import OrjsonRenderer
-from evidence.api.query_parameters import QueryParameters
+from evidence.api.query_parameters import ApiWarning, first_warnings, read_parameters
 from evidence.errors import (
     ApiException,
     AuthenticationRequired,
     GrantConsumed,
+    InvalidRequest,
     RateLimitExceeded,
     UnsupportedVersion,
     WrongTokenKind,
 )
-from evidence.ledger.entries import DisclosedAnswer, DisclosedItem
-from evidence.ledger.writer import record_disclosure, recorded_read
+from evidence.ledger.entries import DisclosedAnswer, DisclosedItem, record_disclosure, recorded_read
 from evidence.models.owners import act_for, acting_for, read_for
+from evidence.parameters import Connections, Parameters, Selection
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +61,12 @@ class PublicView(APIView):
     permission_classes = ()
     throttle_classes = ()
     renderer_classes = (OrjsonRenderer,)
-    parameters: ClassVar[frozenset[str]] = frozenset()
-    owner_methods: ClassVar[Mapping[str, frozenset[str]]] = {}
+    parameters: ClassVar[type[Parameters]] = Parameters
+    owner_methods: ClassVar[Mapping[str, type[Parameters]]] = {}
     """Methods that require an owner token, and the query parameters that each takes."""
+    invalid_parameter: ClassVar[type[ApiException]] = InvalidRequest
+    missing_parameter: ClassVar[type[ApiException]] = InvalidRequest
+    query: Parameters
     request_id = ""
     error: ApiException | None = None
     """The error that the response reports."""
@@ -74,8 +78,21 @@ class PublicView(APIView):
                 message=f"This server supports PDPP-Version {PDPP_VERSION}.", param="PDPP-Version"
             )
         super().initial(request, *args, **kwargs)
-        allowed = self.owner_methods.get(str(request.method), self.parameters)
-        self.query = QueryParameters(request._request, allowed=allowed)  # noqa: SLF001
+        self.query = read_parameters(
+            request._request,  # noqa: SLF001 - its query string
+            self.owner_methods.get(str(request.method), self.parameters),
+            invalid=self.invalid_parameter,
+            missing=self.missing_parameter,
+        )
+        self.warnings: list[ApiWarning] = first_warnings(self.query)
+        self.url = request.get_full_path()
+
+    def link(self, **changes: str) -> str:
+        """Return the URL of this request with some parameters changed."""
+        query = self.request.query_params.copy()
+        for name, value in changes.items():
+            query[name] = value
+        return f"{self.url.partition('?')[0]}?{query.urlencode()}"
 
     @override
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
@@ -165,7 +182,7 @@ class GrantedView(PublicView):
                 route=self._ledger_route,
                 request_id=self.request_id,
                 stream=str(kwargs.get("stream", "")),
-                parameters=self.parameters,
+                parameters=frozenset(self.parameters.model_fields),
             )
             if self.caller is not None and isinstance(response, Response):
                 response.data["error"] |= permission_offer(self.caller, self.error)
@@ -205,8 +222,11 @@ class GrantedView(PublicView):
 
     def filter_fields(self, visible: VisibleRecords) -> frozenset[str]:
         """Return the fields that select records: of the filters, and the time of `after` and `before`."""
-        names = frozenset(name for keys, _ in self.query.nested("filter") for name in keys[:1])
-        if "stream" not in self.kwargs or not (self.query.has("after") or self.query.has("before")):
+        query = self.query
+        if not isinstance(query, Selection):
+            return frozenset()
+        names = frozenset(name for keys, _ in query.filter or () for name in keys[:1])
+        if "stream" not in self.kwargs or (query.after is None and query.before is None):
             return names
         return names | {str(visible.stream.event_time_field)}
 
@@ -282,14 +302,15 @@ class GrantedView(PublicView):
         ) and scope.kind is not TokenKind.OWNER:
             raise WrongTokenKind(message="This route requires an owner token.")
         self.scope = scope
-        named = self.query.text("connection_id") or self.query.text("connector_instance_id")
+        query = self.query if isinstance(self.query, Connections) else Connections()
+        named = query.connection_id
         self.affected_grants = self._affected_grants(kwargs.get("stream"), named)
         self.charges_all_grants = self.charges_all_grants or "stream" in kwargs or named is not None
         if any(grant.limits for grant in self.affected_grants):
             check_call_quota(scope, self.affected_grants, now=timezone.now())
         if request.method not in READ_METHODS:  # reads are charged with what they disclose
             charge_call(scope, self._charged_grants, now=timezone.now())
-        self.gate = Gate(scope, connector_id=self.query.text("connector_id"))
+        self.gate = Gate(scope, connector_id=query.connector_id)
         self.is_authorized = True
 
     @override

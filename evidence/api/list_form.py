@@ -13,10 +13,9 @@ from urllib.parse import quote, urlencode
 
 from django.conf import settings
 
-from evidence import limits
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api.envelopes import field_window_link, record_body
-from evidence.api.query_parameters import QueryParameters
+from evidence.api.query_parameters import ApiWarning
 from evidence.errors import InvalidRequest
 from evidence.item_lines import describe_read, hit_entry, hit_line, list_children, record_line
 from evidence.json_text import Size, dumps, json_size, wire_size
@@ -28,12 +27,11 @@ from evidence.page_cutter import (
     shrink_hit,
     shrink_record,
 )
+from evidence.parameters import ByteLimits, PageForm
 from evidence.read.expansion import Children, Expansion, Related, load_related
 
 Json = dict[str, Any]
 
-BYTE_PARAMETERS = frozenset({"max_bytes", "max_line_bytes"})
-PARAMETERS = BYTE_PARAMETERS | {"form"}
 EMPTY_BYTES = 360
 """Size of an empty page or record: member names, counts and an empty meta."""
 _EMPTY_LINE_BYTES = 100
@@ -56,22 +54,12 @@ class ListForm:
     lines: int | None = None
 
 
-def parse_list_form(query: QueryParameters) -> ListForm:
-    """Parse `form`, `max_bytes` and `max_line_bytes`. Raises InvalidRequest."""
-    total, lines = (_byte_limit(query, name) for name in ("max_bytes", "max_line_bytes"))
-    if lines is not None and total is None:
+def parse_list_form(query: ByteLimits) -> ListForm:
+    """Return the form that the parameters ask for. Raises InvalidRequest for lines without `max_bytes`."""
+    if query.max_line_bytes is not None and query.max_bytes is None:
         raise InvalidRequest(message="max_line_bytes requires max_bytes.", param="max_line_bytes")
-    return ListForm(
-        query.choice("form", "full", "compact", default="full") == "compact", total, lines
-    )
-
-
-def _byte_limit(query: QueryParameters, name: str) -> int | None:
-    number = query.integer(name)
-    minimum, maximum = limits.PAGE_BYTES_LEAST, limits.MAX_BYTES_MOST
-    if number is not None and not minimum <= number <= maximum:
-        raise InvalidRequest(message=f"{name} takes {minimum} to {maximum}.", param=name)
-    return number
+    compact = isinstance(query, PageForm) and query.form == "compact"
+    return ListForm(compact, query.max_bytes, query.max_line_bytes)
 
 
 @dataclass(frozen=True)
@@ -89,7 +77,7 @@ class ItemPage:
 
 
 def envelope_size(
-    query: QueryParameters, form: ListForm, *, cursor: int, meta: object = None
+    form: ListForm, *, url: str, warnings: Sequence[ApiWarning], cursor: int, meta: object = None
 ) -> Size:
     """Return the size of a page without items: its meta, links and cursors of at most `cursor`.
 
@@ -97,10 +85,10 @@ def envelope_size(
     """
     if form.total is None:
         return Size(0, 0)
-    metadata = [meta or {}, [asdict(warning) for warning in query.warnings]]
+    metadata = [meta or {}, [asdict(warning) for warning in warnings]]
     body = EMPTY_BYTES + json_size(metadata) + 2 * cursor
     if not form.compact:
-        body += 2 * json_size(query.path)
+        body += 2 * json_size(url)
     return Size(body, _EMPTY_LINE_BYTES + wire_size(dumps(metadata)) + 2 * cursor)
 
 

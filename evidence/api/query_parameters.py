@@ -1,11 +1,13 @@
-"""Parse query parameters strictly; unknown parameters are an error.
+"""Read the parameters of a request, and say what they mean for records: conditions, fields, a connection.
 
-The syntax is that of the reference: `filter[field][gte]=1`, `fields=a,b` or repeated, `streams[]=a`.
+The syntax is that of the reference: `filter[field][gte]=1`, `fields=a,b` or repeated, `streams[]=a`. What
+each route takes is declared in `evidence.parameters`.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, QueryDict
@@ -17,24 +19,29 @@ from evidence.access.scope import Scope
 from evidence.access.sql import SQL
 from evidence.errors import (
     AmbiguousConnection,
+    ApiException,
     ConnectionNotFound,
     ConnectorMismatch,
     InvalidArgument,
     InvalidRequest,
 )
+from evidence.parameters import (
+    Connections,
+    KeyedValue,
+    ParameterError,
+    Parameters,
+    Projection,
+    Selection,
+)
 from evidence.read import expansion
 from evidence.read.expansion import Expansion
-from evidence.read.filters import Filter, parameter_name, parse_filters, parse_period
+from evidence.read.filters import parameter_name, parse_filters, parse_period
 from evidence.read.records import select_fields
 
-CONNECTION_PARAMETERS = frozenset({"connection_id", "connector_instance_id", "connector_id"})
-"""Parameters of every route that reads or writes connections."""
-PROJECTION_PARAMETERS = frozenset({"fields", "view"})
-EXPAND_PARAMETERS = frozenset({"expand", "expand_limit"})
 MAX_VALUE_LENGTH = 8_192
 MAX_VALUE_CHARS, MAX_VALUES_NAMED = 100, 3
 _NAME = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+ParametersT = TypeVar("ParametersT", bound=Parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,136 +54,81 @@ class ApiWarning:
     detail: Mapping[str, object] | None = None
 
 
-class QueryParameters:
-    """The parsed query string of a request. Raises InvalidRequest for parameters not in `allowed`."""
+def read_parameters(
+    request: HttpRequest,
+    model: type[ParametersT],
+    *,
+    invalid: type[ApiException],
+    missing: type[ApiException],
+) -> ParametersT:
+    """Return the parameters of a request. `connection_id` is also that of its deprecated name.
 
-    def __init__(self, request: HttpRequest, *, allowed: frozenset[str]) -> None:
-        self.path = request.get_full_path()
-        try:
-            self._query = request.GET
-        except SuspiciousOperation as error:
-            raise InvalidRequest(message="The query has too many parameters.") from error
-        self.warnings: list[ApiWarning] = []
-        self._values: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-        for name, keys, value in _parse_query(self._query):
-            if name not in allowed:
-                raise InvalidRequest(
-                    message=f"Unknown parameter {name[:64]!r}.",
-                    param=name[:64],
-                    next_step=f"This route takes: {', '.join(sorted(allowed))}."
-                    if allowed
-                    else "This route takes no parameters.",
-                )
-            self._values.setdefault(name, []).append((keys, value))
-
-    def link(self, **changes: str) -> str:
-        """Return the URL of this request with some parameters changed."""
-        query = self._query.copy()
-        for name, value in changes.items():
-            query[name] = value
-        return f"{self.path.partition('?')[0]}?{query.urlencode()}"
-
-    def has(self, name: str) -> bool:
-        """Return whether the request has the parameter."""
-        return name in self._values
-
-    def text(self, name: str) -> str | None:
-        """Return a plain value. Raises InvalidRequest when it is repeated or has brackets."""
-        values = self._values.get(name)
-        if values is None:
-            return None
-        if len(values) > 1 or values[0][0]:
-            raise InvalidRequest(message=f"{name} takes one plain value.", param=name)
-        return values[0][1]
-
-    def integer(self, name: str) -> int | None:
-        text = self.text(name)
-        if text is None:
-            return None
-        if not _INTEGER.fullmatch(text):
-            raise InvalidRequest(message=f"{name} takes a whole number.", param=name)
-        return int(text)
-
-    def positive_integer(self, name: str, *, default: int, max_value: int) -> int:
-        """Return an integer of at least 1, lowered to `max_value` with a warning."""
-        number = self.integer(name)
-        if number is None:
-            return default
-        if number < 1:
-            raise InvalidRequest(message=f"{name} takes a whole number from 1 up.", param=name)
-        return self.clamp(name, number, max_value=max_value)
-
-    def clamp(self, name: str, number: int, *, max_value: int) -> int:
-        """Return `number`, lowered to `max_value` with a warning."""
-        if number <= max_value:
-            return number
-        self.warnings.append(
-            ApiWarning(
-                "limit_clamped",
-                f"{name} was lowered to {max_value}.",
-                name,
-                {f"max_{name}": max_value, f"requested_{name}": number},
-            )
-        )
-        return max_value
-
-    def choice(self, name: str, *choices: str, default: str) -> str:
-        text = self.text(name)
-        if text is None:
-            return default
-        if text not in choices:
-            raise InvalidRequest(message=f"{name} takes {' or '.join(choices)}.", param=name)
-        return text
-
-    def name_list(self, name: str) -> list[str] | None:
-        """Return the names of `a,b`, a repeated parameter or `name[]`, in order, without duplicates."""
-        values = self._values.get(name)
-        if values is None:
-            return None
-        names: dict[str, None] = {}
-        for keys, value in values:
-            if keys not in ((), ("",)):
-                raise InvalidRequest(message=f"{name} takes names, not brackets.", param=name)
-            names.update(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
-        if len(names) > limits.QUERY_ARRAY_MAX * 8:
-            raise InvalidRequest(message=f"{name} has too many names.", param=name)
-        return list(names)
-
-    def nested(self, name: str) -> list[tuple[tuple[str, ...], str]]:
-        """Return the values of `filter` or `expand_limit` as (keys in brackets, value)."""
-        values = self._values.get(name, [])
-        if len(values) > limits.QUERY_ARRAY_MAX:
+    Raises InvalidRequest for a parameter that the route does not have, `missing` or `invalid` for one
+    that is missing or invalid, and InvalidArgument where both names of a connection are given and differ.
+    """
+    try:
+        query = request.GET
+    except SuspiciousOperation as error:
+        raise InvalidRequest(message="The query has too many parameters.") from error
+    try:
+        parameters = model.parse_query(_query_values(query))
+    except ParameterError as error:
+        if error.kind == "unknown":
+            names = ", ".join(sorted(model.model_fields))
             raise InvalidRequest(
-                message=f"{name} can be repeated at most {limits.QUERY_ARRAY_MAX} times.",
-                param=name,
-            )
-        return values
-
-    def connection_id(self) -> str | None:
-        """Return `connection_id` or its deprecated alias.
-
-        Raises InvalidArgument when both are given and differ.
-        """
-        connection_id = self.text("connection_id")
-        alias = self.text("connector_instance_id")
-        if alias is None:
-            return connection_id
-        if connection_id not in (None, alias):
+                message=f"Unknown parameter {error.name[:64]!r}.",
+                param=error.name[:64],
+                next_step=f"This route takes: {names}."
+                if names
+                else "This route takes no parameters.",
+            ) from None
+        refusal = missing if error.kind == "missing" else invalid
+        raise refusal(message=str(error), param=error.name) from None
+    if isinstance(parameters, Connections) and parameters.connector_instance_id is not None:
+        if parameters.connection_id not in (None, parameters.connector_instance_id):
             raise InvalidArgument(
                 message="connection_id and connector_instance_id name different connections.",
                 param="connector_instance_id",
             )
-        self.warnings.append(
-            ApiWarning(
-                "deprecated_alias_used",
-                "connector_instance_id is deprecated; use connection_id.",
-                "connector_instance_id",
-            )
+        parameters.connection_id = parameters.connector_instance_id
+    return parameters
+
+
+def first_warnings(parameters: Parameters) -> list[ApiWarning]:
+    """Return the warnings that the parameters themselves call for."""
+    if not isinstance(parameters, Connections) or parameters.connector_instance_id is None:
+        return []
+    return [
+        ApiWarning(
+            "deprecated_alias_used",
+            "connector_instance_id is deprecated; use connection_id.",
+            "connector_instance_id",
         )
-        return alias
+    ]
 
 
-def _parse_query(query: QueryDict) -> Iterator[tuple[str, tuple[str, ...], str]]:
+def clamp(name: str, number: int, *, most: int, warnings: list[ApiWarning]) -> int:
+    """Return `number`, lowered to `most` with a warning."""
+    if number > most:
+        detail = {f"max_{name}": most, f"requested_{name}": number}
+        warnings.append(ApiWarning("limit_clamped", f"{name} was lowered to {most}.", name, detail))
+    return min(number, most)
+
+
+def page_limit(limit: int | None, warnings: list[ApiWarning]) -> int:
+    """Return the number of items of a page, lowered to PAGE_MAX with a warning."""
+    return clamp("limit", limit or limits.PAGE_DEFAULT, most=limits.PAGE_MAX, warnings=warnings)
+
+
+def resolved(visible: VisibleRecords) -> dict[str, object]:
+    """Return the stream and the connections that a cursor is bound to, however they were named."""
+    ids = sorted(facts.connection_id for facts in visible.connections)
+    return {"stream": visible.stream.name, "connection_id": ids, "connector_id": None}
+
+
+def _query_values(query: QueryDict) -> dict[str, list[KeyedValue]]:
+    """Return the values of a query string by parameter. Raises InvalidRequest where it is malformed."""
+    found: dict[str, list[KeyedValue]] = {}
     for full_name, values in query.lists():
         match = _NAME.fullmatch(full_name)
         name = match.group(1) if match else full_name
@@ -192,18 +144,19 @@ def _parse_query(query: QueryDict) -> Iterator[tuple[str, tuple[str, ...], str]]
                 raise InvalidRequest(
                     message=f"{name} takes at most {MAX_VALUE_LENGTH} characters.", param=name[:64]
                 )
-            yield name, keys, value
+        found.setdefault(name, []).extend((keys, value) for value in values)
+    return found
 
 
-def parse_conditions(visible: VisibleRecords, query: QueryParameters) -> list[SQL]:
+def parse_conditions(visible: VisibleRecords, query: Selection) -> list[SQL]:
     """Return the conditions of `filter`, `after` and `before`."""
-    after, before, filters = query.text("after"), query.text("before"), query.nested("filter")
-    if after is None and before is None and not filters:
+    if query.filter is None and query.after is None and query.before is None:
         return []
-    return [*parse_filters(visible, filters), *parse_period(visible, after, before)]
+    conditions = parse_filters(visible, query.filter or ())
+    return [*conditions, *parse_period(visible, query.after, query.before)]
 
 
-def unmatched_warnings(unmatched: Sequence[Filter]) -> list[ApiWarning]:
+def unmatched_warnings(unmatched: Sequence[KeyedValue]) -> list[ApiWarning]:
     """Name each filter that alone leaves no visible record, with the first of its values."""
     values: dict[str, list[str]] = {}
     for keys, value in unmatched:
@@ -230,25 +183,25 @@ def future_warning(count: int, tomorrow: str) -> ApiWarning:
     )
 
 
-def parse_fields(visible: VisibleRecords, query: QueryParameters) -> frozenset[str] | None:
+def parse_fields(visible: VisibleRecords, query: Projection) -> frozenset[str] | None:
     """Return the fields that `fields` or `view` selects, or None for all."""
-    return select_fields(visible, fields=query.name_list("fields"), view=query.text("view"))
+    return select_fields(visible, fields=query.fields, view=query.view)
 
 
-def parse_expand(query: QueryParameters, gate: Gate, visible: VisibleRecords) -> list[Expansion]:
+def parse_expand(query: Projection, gate: Gate, visible: VisibleRecords) -> list[Expansion]:
     """Return the relations that `expand` names, with their limits."""
-    names, maximums = query.name_list("expand") or (), query.nested("expand_limit")
+    names, maximums = query.expand or (), query.expand_limit or ()
     if not names and not maximums:
         return []
     return expansion.parse_expand(gate, visible, names=names, limits=maximums)
 
 
-def target_connection_id(scope: Scope, query: QueryParameters) -> str:
+def target_connection_id(scope: Scope, query: Connections) -> str:
     """Return the named connection, or the only connection of the connector.
 
     Raises InvalidRequest, ConnectorMismatch, ConnectionNotFound or AmbiguousConnection.
     """
-    named, connector = query.connection_id(), query.text("connector_id")
+    named, connector = query.connection_id, query.connector_id
     if named is not None:
         _check_same(scope, named, connector)
         return named

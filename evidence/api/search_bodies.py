@@ -14,9 +14,10 @@ from evidence.api.envelopes import (
     role_fields,
     title_and_time,
 )
-from evidence.api.query_parameters import ApiWarning, QueryParameters
+from evidence.api.query_parameters import ApiWarning
 from evidence.item_lines import item_title
 from evidence.json_text import grapheme_ceil
+from evidence.parameters import SearchInMode
 from evidence.read.filters import parameter_name
 from evidence.search.analysis.highlighter import (
     Passage,
@@ -195,18 +196,18 @@ def _absence(found: SearchResult, searched: str) -> Json:
     return body | ({"searched": searched} if body and searched else {})
 
 
-def searched_within(query: QueryParameters) -> str:
+def searched_within(query: SearchInMode) -> str:
     """Return what a request narrowed its search to, in words, empty if to nothing."""
     names = {
-        "within source": query.text("connector_id"),
-        "within connection": query.connection_id(),
-        "after": query.text("after"),
-        "before": query.text("before"),
+        "within source": query.connector_id,
+        "within connection": query.connection_id,
+        "after": query.after,
+        "before": query.before,
     }
     parts = [f"{place} {name}" for place, name in names.items() if name is not None]
-    if streams := query.name_list("streams"):
-        parts.append(f"in stream{'s' * (len(streams) > 1)} {' or '.join(streams)}")
-    if filters := dict.fromkeys(parameter_name(keys) for keys, _ in query.nested("filter")):
+    if query.streams:
+        parts.append(f"in stream{'s' * (len(query.streams) > 1)} {' or '.join(query.streams)}")
+    if filters := dict.fromkeys(parameter_name(keys) for keys, _ in query.filter or ()):
         parts.append(f"with {' and '.join(filters)}")
     return ", ".join(parts)
 

@@ -40,8 +40,7 @@ from evidence.events.subscription_state import (
     requeue,
     set_status,
 )
-from evidence.ledger.entries import DisclosedAnswer, DisclosedItem
-from evidence.ledger.writer import record_disclosure
+from evidence.ledger.entries import DisclosedAnswer, DisclosedItem, record_disclosure
 from evidence.models.events import Event, Subscription
 from evidence.read.bookmarks import BEGINNING, FollowedStream
 from evidence.write.sealed_values import reencrypt_rows

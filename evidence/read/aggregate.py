@@ -14,7 +14,6 @@ from evidence.access.aggregates import (
     GroupPage,
     Key,
     Measure,
-    Metric,
     Totals,
     aggregate_groups,
     aggregate_total,
@@ -30,6 +29,7 @@ from evidence.declarations.declaration import (
 )
 from evidence.declarations.roles import money_format
 from evidence.errors import InvalidRequest
+from evidence.parameters import Metric
 
 MAX_EXACT_INTEGER = 2**63 - 1
 MAX_METRICS: Final = 8

@@ -18,14 +18,13 @@ from evidence.access.records import VisibleRecords
 from evidence.access.sql import SQL, join_sql
 from evidence.declarations.values import parse_instant
 from evidence.errors import InvalidRequest
+from evidence.parameters import KeyedValue
 from evidence.search.analysis.matcher import needs_verification
 from evidence.search.analysis.query_parser import parse
 from evidence.search.analysis.query_tree import QueryError
 from evidence.search.analysis.tsquery import to_tsquery
 from evidence.search.query_planner import group_by_grant_and_language, lexeme_codes
 
-Filter = tuple[tuple[str, ...], str]
-"""The keys in brackets and the value: ``filter[size][gte]=1`` is ``(("size", "gte"), "1")``."""
 MAX_FILTERS_CHECKED = 8
 
 
@@ -36,7 +35,7 @@ class FilterValues:
     ``witnesses`` has one record (connection, key, field) for each of the others, which exist.
     """
 
-    unmatched: Sequence[Filter]
+    unmatched: Sequence[KeyedValue]
     witnesses: Sequence[tuple[str, str, str]]
 
 
@@ -75,7 +74,7 @@ _CONDITIONS = {
 }
 
 
-def parse_filters(visible: VisibleRecords, filters: Sequence[Filter]) -> list[SQL]:
+def parse_filters(visible: VisibleRecords, filters: Sequence[KeyedValue]) -> list[SQL]:
     """Return the conditions of ``filter`` parameters, checked against grant and declaration.
 
     All must hold, except that the ``in`` values of one field are alternatives.
@@ -115,7 +114,7 @@ def parse_time(text: str, param: str) -> datetime:
 
 
 def find_unmatched(
-    visible: VisibleRecords, filters: Sequence[Filter], *, is_empty: bool
+    visible: VisibleRecords, filters: Sequence[KeyedValue], *, is_empty: bool
 ) -> FilterValues:
     """Return which filters alone leave no visible record. One query per filter.
 

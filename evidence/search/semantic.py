@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
 from evidence.access.ranking.matches import load_records
 from evidence.access.ranking.vectors import (
@@ -18,6 +18,7 @@ from evidence.access.ranking.vectors import (
 )
 from evidence.access.records import VisibleRecords
 from evidence.errors import InvalidRequest
+from evidence.parameters import SearchMode
 from evidence.search.analysis.query_tree import And, Leaf, Query
 from evidence.search.embedding import Embedder, configured_embedder
 from evidence.search.query_planner import group_by_grant_and_language, searchable_fields
@@ -26,7 +27,7 @@ from evidence.search.results import CursorState, Hit, SearchRequest, SearchResul
 LEXICAL: Final = "lexical"
 SEMANTIC: Final = "semantic"
 HYBRID: Final = "hybrid"
-MODES: Final = (LEXICAL, SEMANTIC, HYBRID)
+MODES: Final = get_args(SearchMode)
 
 
 @dataclass(frozen=True, slots=True)

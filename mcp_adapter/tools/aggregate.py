@@ -6,20 +6,14 @@ from evidence import limits
 from evidence.item_lines import group_line, next_call, origin_mark
 from evidence.json_text import dumps
 from evidence.page_cutter import cut_group, largest_that_fits
+from evidence.parameters import Aggregate
 from mcp_adapter.arguments import (
-    AFTER,
-    BEFORE,
-    CONNECTION_ID,
-    CURSOR,
-    FILTER,
     STREAM,
     Arguments,
-    choice,
-    limit_argument,
     query_params,
+    route_params,
     stream_path,
-    string,
-    string_list,
+    tool_arguments,
 )
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.tool import (
@@ -72,25 +66,8 @@ DESCRIPTION = (
     "group_by_time needs granularity. Narrow with filter; cursor shows the groups counted in "
     "other_count. May be shown as structured output."
 )
-ARGUMENTS = (
+ARGUMENTS = tool_arguments(
     STREAM,
-    choice("metric", ("count", "sum", "avg", "min", "max", "count_distinct")),
-    string_list("metrics", "Several, as sum or avg:field", max_items=8),
-    string("field", "For all but count"),
-    string("group_by", "Field, or two: a,b"),
-    string("group_by_time", "Time field"),
-    choice("granularity", ("minute", "hour", "day", "week", "month", "quarter", "year")),
-    string("time_zone", "IANA name, default UTC"),
-    string("sort", "key or metric, - for descending"),
-    limit_argument("Groups, 1 to 100"),
-    CURSOR,
-    FILTER,
-    AFTER,
-    BEFORE,
-    CONNECTION_ID,
-    max_bytes_argument(PAGE_BUDGET),
-)
-_FORWARDED = (
     "metric",
     "metrics",
     "field",
@@ -99,11 +76,14 @@ _FORWARDED = (
     "granularity",
     "time_zone",
     "sort",
+    "limit",
     "cursor",
     "filter",
     "after",
     "before",
     "connection_id",
+    max_bytes_argument(PAGE_BUDGET),
+    route=Aggregate,
 )
 
 
@@ -120,7 +100,7 @@ def run(call: Call) -> Result:
     is_grouped = "group_by" in arguments or "group_by_time" in arguments
     default = PAGE_BUDGET if is_grouped else AGGREGATE_BUDGET
     budget = requested_budget(arguments, default=default)
-    params = query_params(arguments, *_FORWARDED)
+    params = route_params(arguments, Aggregate, without=("limit", "max_bytes"))
     if is_grouped:
         steps = {"next": _next_steps({"next_cursor": ""}, arguments)}
         params += [

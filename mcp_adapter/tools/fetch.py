@@ -20,15 +20,13 @@ from evidence.page_cutter import (
     largest_that_fits,
     shrink_record,
 )
+from evidence.parameters import GetRecord
 from mcp_adapter.arguments import (
-    CONNECTION_ID,
-    EXPAND,
-    EXPAND_LIMIT,
-    FIELDS,
     connection_params,
+    own_text,
     query_params,
     record_path,
-    string,
+    tool_arguments,
 )
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.targets import parse_record, referenced_blob_id, resolve_record
@@ -214,15 +212,15 @@ DESCRIPTION = (
     "its beginning and metadata.next reads on. Narrow with fields (see schema); a record "
     "without long text gives one line per field. May be shown as structured output."
 )
-ARGUMENTS = (
-    string("id", "connection_id/stream:record_id", required=True),
-    CONNECTION_ID,
-    FIELDS,
-    EXPAND,
-    EXPAND_LIMIT,
+ARGUMENTS = tool_arguments(
+    own_text("id", "connection_id/stream:record_id", required=True),
+    "connection_id",
+    "fields",
+    "expand",
+    "expand_limit",
     max_bytes_argument(READ_BUDGET),
+    route=GetRecord,
 )
-_FORWARDED = ("fields", "expand", "expand_limit")
 _OVERHEAD = 400
 """Bytes of a document besides the fields of its record, about."""
 _MIN_TEXT_CHARS, _LEAST_TEXT_CHARS = 300, 40
@@ -236,7 +234,7 @@ def run(call: Call) -> Result:
     budget = requested_budget(call.arguments, default=READ_BUDGET)
     params = [
         *connection_params(ref.connection_id),
-        *query_params(call.arguments, *_FORWARDED),
+        *query_params(call.arguments, "fields", "expand", "expand_limit"),
         ("form", "compact"),
         limit_param("max_bytes", budget.structured - _OVERHEAD),
         limit_param("max_line_bytes", budget.text - _OVERHEAD),

@@ -15,22 +15,14 @@ from evidence.item_lines import (
 )
 from evidence.json_text import dumps
 from evidence.page_cutter import is_window_descriptor
+from evidence.parameters import ListRecords
 from mcp_adapter.arguments import (
-    AFTER,
-    BEFORE,
-    CONNECTION_ID,
-    CURSOR,
-    EXPAND,
-    EXPAND_LIMIT,
-    FIELDS,
-    FILTER,
     STREAM,
     Arguments,
-    choice,
-    limit_argument,
     query_params,
+    route_params,
     stream_path,
-    string,
+    tool_arguments,
 )
 from mcp_adapter.tool import (
     PAGE_BUDGET,
@@ -52,25 +44,8 @@ DESCRIPTION = (
     'use aggregate, to find words search. changes_since: "beginning", then '
     "next_changes_since, never a date. May be shown as structured output."
 )
-ARGUMENTS = (
+ARGUMENTS = tool_arguments(
     STREAM,
-    CONNECTION_ID,
-    FILTER,
-    AFTER,
-    BEFORE,
-    FIELDS,
-    string("view", "Instead of fields"),
-    string("sort", "Field, - for descending"),
-    choice("order", ("asc", "desc")),
-    choice("count", ("none", "estimated", "exact")),
-    limit_argument("Records, 1 to 100"),
-    CURSOR,
-    string("changes_since", '"beginning" or a next_changes_since'),
-    EXPAND,
-    EXPAND_LIMIT,
-    max_bytes_argument(PAGE_BUDGET),
-)
-_FORWARDED = (
     "connection_id",
     "filter",
     "after",
@@ -80,10 +55,13 @@ _FORWARDED = (
     "sort",
     "order",
     "count",
+    "limit",
     "cursor",
     "changes_since",
     "expand",
     "expand_limit",
+    max_bytes_argument(PAGE_BUDGET),
+    route=ListRecords,
 )
 _DEFAULT_RECORDS = 25
 _MAX_EXPORT_CHARS = 800
@@ -103,7 +81,7 @@ def run(call: Call) -> Result:
     if connection_id is None:
         overhead["sources"] = "x" * SOURCES_BYTES
     params = [
-        *query_params(arguments, *_FORWARDED),
+        *route_params(arguments, ListRecords, without=("limit", "max_bytes")),
         ("form", "compact"),
         *limit_params(
             budget,

@@ -6,8 +6,9 @@ from evidence import limits, record_ids
 from evidence.item_lines import origin_mark
 from evidence.json_text import dumps
 from evidence.page_cutter import largest_that_fits
+from evidence.parameters import ReadFieldWindow
 from mcp_adapter import resources
-from mcp_adapter.arguments import Arguments, integer, string
+from mcp_adapter.arguments import Arguments, own_text, tool_arguments
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.resources import FieldWindow, read_window
 from mcp_adapter.targets import parse_target
@@ -21,21 +22,21 @@ DESCRIPTION = (
     "schema(stream), or a JSON Pointer into it. May be shown as structured output."
 )
 _MAX_CHARS = limits.WINDOW_MAX_CHARS
-_MAX_CONTEXT = limits.WINDOW_CONTEXT_MAX_CHARS
-ARGUMENTS = (
-    string("id", "Record id, or pdpp://record, field-window or blob URI"),
-    string("field_path", "Required, but for field-window and blob URIs"),
-    string("connection_id", "With stream and record_id", max_length=200),
-    string("stream"),
-    string("record_id"),
-    string("q", "Text to find in the field"),
-    integer("occurrence", "Which match of q, from 1", minimum=1, maximum=1_000_000),
-    integer("before_chars", f"0 to {_MAX_CONTEXT}, with q", minimum=0, maximum=_MAX_CONTEXT),
-    integer("after_chars", f"0 to {_MAX_CONTEXT}, with q", minimum=0, maximum=_MAX_CONTEXT),
-    integer("offset_chars", "Where to start, from 0", minimum=0, maximum=10**12 - 1),
-    string("cursor", "next_cursor or previous_cursor"),
-    integer("limit_chars", f"1 to {_MAX_CHARS}, default 4096", minimum=1, maximum=_MAX_CHARS),
+ARGUMENTS = tool_arguments(
+    own_text("id", "Record id, or pdpp://record, field-window or blob URI"),
+    own_text("field_path", "Required, but for field-window and blob URIs"),
+    own_text("connection_id", "With stream and record_id"),
+    own_text("stream"),
+    own_text("record_id"),
+    "q",
+    "occurrence",
+    "before_chars",
+    "after_chars",
+    "offset_chars",
+    own_text("cursor", "next_cursor or previous_cursor"),
+    "limit_chars",
     max_bytes_argument(READ_BUDGET),
+    route=ReadFieldWindow,
 )
 
 

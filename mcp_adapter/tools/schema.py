@@ -6,7 +6,8 @@ from typing import Any
 from evidence.item_lines import next_call
 from evidence.json_text import dumps, wire_size
 from evidence.page_cutter import largest_that_fits
-from mcp_adapter.arguments import CURSOR, Arguments, choice, query_params, string
+from evidence.parameters import ReadSchema
+from mcp_adapter.arguments import Arguments, own_text, query_params, tool_arguments
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.schema_pages import SchemaEntry, build_page, split_entries
 from mcp_adapter.tool import PAGE_BUDGET, SEARCH_BUDGET, Budget, Call, Result, Tool
@@ -164,11 +165,12 @@ DESCRIPTION = (
     'with connection_id. detail "full" adds the JSON Schema, only together with stream. Call '
     "this first. May be shown as structured output."
 )
-ARGUMENTS = (
-    string("stream", "Stream name"),
-    string("connection_id", "Only this connection", max_length=200),
-    choice("detail", ("compact", "full")),
-    CURSOR,
+ARGUMENTS = tool_arguments(
+    "stream",
+    own_text("connection_id", "Only this connection"),
+    "detail",
+    own_text("cursor"),
+    route=ReadSchema,
 )
 _CURSOR_PREFIX = "schema:"
 

@@ -13,19 +13,8 @@ from evidence.item_lines import (
     target_arguments,
 )
 from evidence.json_text import dumps
-from mcp_adapter.arguments import (
-    AFTER,
-    BEFORE,
-    CONNECTION_ID,
-    CURSOR,
-    FILTER,
-    Arguments,
-    choice,
-    limit_argument,
-    query_params,
-    string,
-    string_list,
-)
+from evidence.parameters import Search
+from mcp_adapter.arguments import Arguments, own_text, route_params, tool_arguments
 from mcp_adapter.errors import AdapterError, error_from_response
 from mcp_adapter.rest import Params
 from mcp_adapter.tool import (
@@ -48,23 +37,23 @@ DESCRIPTION = (
     "on. Narrow by streams and connection_id from schema. For lists and totals use "
     "query_records or aggregate. May be shown as structured output."
 )
-ARGUMENTS = (
-    string("q", "Words to find"),
-    string("query", "Same as q"),
-    string_list("streams", "Only these streams"),
-    CONNECTION_ID,
-    FILTER,
-    AFTER,
-    BEFORE,
-    choice("mode", ("lexical", "semantic", "hybrid"), "See search_modes in schema"),
-    choice("match", ("exact",)),
-    choice("sort", ("-time",), "Newest first"),
-    limit_argument("Hits, 1 to 100"),
-    CURSOR,
+ARGUMENTS = tool_arguments(
+    "q",
+    own_text("query", "Same as q"),
+    "streams",
+    "connection_id",
+    "filter",
+    "after",
+    "before",
+    "mode",
+    "match",
+    "sort",
+    "limit",
+    "cursor",
     max_bytes_argument(SEARCH_BUDGET),
+    route=Search,
 )
 _PATHS = {"semantic": "/v1/search/semantic", "hybrid": "/v1/search/hybrid"}
-_FORWARDED = ("streams", "connection_id", "filter", "after", "before", "match", "sort", "cursor")
 _DEFAULT_HITS = 10
 _RENDERED_META = frozenset(
     {"count", "count_accuracy", "recall", "warnings", "match", "ended_by", "left"}
@@ -80,7 +69,7 @@ def run(call: Call) -> Result:
     steps = {"next": {"page": next_call("search", arguments, cursor=""), "fetch": _FETCH}}
     params = [
         ("q", _query(arguments)),
-        *query_params(arguments, *_FORWARDED),
+        *route_params(arguments, Search, without=("q", "mode", "limit", "max_bytes")),
         ("form", "compact"),
         *limit_params(
             budget,

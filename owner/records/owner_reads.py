@@ -9,8 +9,7 @@ from django.utils import timezone
 from evidence.access.gate import Gate
 from evidence.access.scope import Scope
 from evidence.errors import ApiException
-from evidence.ledger.entries import DisclosedAnswer, DisclosedItem
-from evidence.ledger.writer import record_disclosure
+from evidence.ledger.entries import DisclosedAnswer, DisclosedItem, record_disclosure
 from owner.records.record_summaries import RecordSummary, summarize
 
 

@@ -49,7 +49,7 @@ def test_commands_cover_every_tool_argument(shell: Shell, monkeypatch: pytest.Mo
         shell.requests.clear()
         assert [shell(*line).code for line in words] == [0] * len(words)
         sent = {key.partition("[")[0] for request in shell.requests for key in request.url.params}
-        arguments = {argument.name for argument in TOOLS[name].arguments}
+        arguments = set(TOOLS[name].arguments.model_fields)
         assert arguments - renamed - {"stream"} <= sent, name
         assert any("hybrid" in request.url.path for request in shell.requests) == (name == "search")
 

@@ -16,10 +16,10 @@ from evidence.access.sql import SQL
 from evidence.access.tokens import authenticate, revoke_token_id
 from evidence.api import base_views
 from evidence.erasure import erase_record
-from evidence.ledger import writer
+from evidence.ledger import entries
 from evidence.ledger.checkpoints import sign_entries
+from evidence.ledger.entries import record_disclosure
 from evidence.ledger.verification import verify
-from evidence.ledger.writer import record_disclosure
 from evidence.models.grants import AccessToken
 from evidence.models.ledger import DisclosedRecord, Disclosure
 from evidence.models.owners import acting_for
@@ -130,14 +130,14 @@ def test_entry_is_on_disk_before_the_answer_leaves(
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = off")
     seen: list[str] = []
-    run = writer.fetch_together
+    run = entries.fetch_together
 
     def observed(*statements: SQL) -> Any:
         *rows, [(setting,)] = run(*statements, SQL("SELECT current_setting('synchronous_commit')"))
         seen.append(setting)
         return rows
 
-    monkeypatch.setattr(writer, "fetch_together", observed)
+    monkeypatch.setattr(entries, "fetch_together", observed)
     assert committed.get(LIST).status == 200
     assert seen == ["on"]
 

@@ -93,7 +93,6 @@ def test_missing_argument_is_named(tool: str, arguments: dict[str, Any], param: 
     "requested",
     [
         "subject=Lease",
-        {},
         {"filter[subject]": "x"},
         {"subject": {"like": "x"}},
         {"subject": {}},
@@ -111,6 +110,13 @@ def test_untyped_filter_is_refused_before_reading(requested: Any) -> None:
 
     assert error["code"] == "invalid_filter"
     assert fake.calls == []
+
+
+def test_an_empty_filter_is_no_filter() -> None:
+    fake = rest()
+
+    assert not call(fake, "query_records", stream="messages", filter={}).is_error
+    assert not any(name.startswith("filter") for name in fake.calls[0][1])
 
 
 def test_null_counts_as_not_given() -> None:

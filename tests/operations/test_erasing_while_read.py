@@ -9,8 +9,8 @@ from django.db import OperationalError, connection, transaction
 
 from evidence.api import base_views
 from evidence.erasure import erase_record, run_erasure
+from evidence.ledger.entries import record_disclosure
 from evidence.ledger.verification import verify
-from evidence.ledger.writer import record_disclosure
 from evidence.models.owners import act_for
 from evidence.write.erasure_orders import ErasureScope, create_erasure
 from tests.operations.test_erasing import places_of

@@ -5,7 +5,6 @@ from functools import lru_cache
 from typing import Any
 
 from evidence.api.error_responses import STATUS
-from evidence.api.openapi.parameters import path_parameter_object, query_parameter_objects
 from evidence.api.openapi.schemas import SCHEMAS, ref
 from evidence.api.openapi.write_schemas import WRITE_SCHEMAS
 from evidence.api.views.aggregate import AggregateView
@@ -26,6 +25,7 @@ from evidence.api.views.record import FieldWindowView, RecordView
 from evidence.api.views.records import RecordsView
 from evidence.api.views.schema import SchemaView, StreamsView, StreamView
 from evidence.api.views.search import HybridSearchView, SearchView, SemanticSearchView
+from evidence.parameters import Parameters
 
 Json = dict[str, Any]
 
@@ -56,14 +56,25 @@ BODY_SCHEMAS: Json = {
     "application/octet-stream": {},
 }
 
-STREAM = path_parameter_object("stream", "The name of a stream, as the schema lists it.")
-RECORD = path_parameter_object("record_id", "The id of a record, percent-encoded.")
-BLOB = path_parameter_object("blob_id", "The id in a record's blob_ref.")
-CONNECTOR = path_parameter_object(
+
+def _path_parameter(name: str, description: str) -> Json:
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": description,
+        "schema": {"type": "string", "minLength": 1},
+    }
+
+
+STREAM = _path_parameter("stream", "The name of a stream, as the schema lists it.")
+RECORD = _path_parameter("record_id", "The id of a record, percent-encoded.")
+BLOB = _path_parameter("blob_id", "The id in a record's blob_ref.")
+CONNECTOR = _path_parameter(
     "connector_id", "The key of a connector, or its absolute id, percent-encoded."
 )
-CONNECTION_ID = path_parameter_object("connection_id", "The id of a connection.")
-SUBSCRIPTION = path_parameter_object("subscription_id", "The id of a subscription.")
+CONNECTION_ID = _path_parameter("connection_id", "The id of a connection.")
+SUBSCRIPTION = _path_parameter("subscription_id", "The id of a subscription.")
 
 
 @lru_cache(maxsize=1)
@@ -117,14 +128,13 @@ def _stream_paths() -> Json:
             [STREAM, RECORD],
             get=_read(
                 "readFieldWindow", "Read a window of a text field.", FieldWindowView,
-                "FieldWindow", 409, required=["field"],
+                "FieldWindow", 409,
             ),
         ),
         "/streams/{stream}/aggregate": _at(
             [STREAM],
             get=_read(
                 "aggregate", "Counts, sums and histograms.", AggregateView, "Aggregation", 409,
-                required=["metric"],
             ),
         ),
     }  # fmt: skip
@@ -134,21 +144,19 @@ def _other_paths() -> Json:
     return {
         "/blobs": {
             "post": _write("putBlob", "Store the bytes of a record's blob.", BlobsView, "Blob",
-                           "application/octet-stream", 200, 409,
-                           required=["stream", "record_key"])
+                           "application/octet-stream", 200, 409)
         },
         "/blobs/{blob_id}": _at([BLOB], get=_blob()),
         "/search": {
-            "get": _read("search", "Search with excerpts.", SearchView, "SearchHits", 410,
-                         required=["q"])
+            "get": _read("search", "Search with excerpts.", SearchView, "SearchHits", 410)
         },
         "/search/semantic": {
             "get": _read("searchByMeaning", "Search by meaning.", SemanticSearchView, "SearchHits",
-                         404, 410, required=["q"])
+                         404, 410)
         },
         "/search/hybrid": {
             "get": _read("searchHybrid", "Search by words and meaning.", HybridSearchView,
-                         "SearchHits", 404, 410, required=["q"])
+                         "SearchHits", 404, 410)
         },
         "/connectors": {
             "get": _read("listConnectors", "List connectors.", ConnectorsView, "ConnectorList"),
@@ -228,13 +236,11 @@ def _at(parameters: list[Json], **operations: Json) -> Json:
     return {"parameters": parameters, **operations}
 
 
-def _read(
-    name: str, summary: str, view: Any, schema: str, *statuses: int, required: Iterable[str] = ()
-) -> Json:
+def _read(name: str, summary: str, view: Any, schema: str, *statuses: int) -> Json:
     return {
         "operationId": name,
         "summary": summary,
-        "parameters": query_parameter_objects(view.parameters, required=required),
+        "parameters": _query_parameters(view.parameters),
         "responses": _responses((200, *statuses), schema),
     }
 
@@ -254,7 +260,7 @@ def _delete(name: str, summary: str, view: Any) -> Json:
     return {
         "operationId": name,
         "summary": summary,
-        "parameters": query_parameter_objects(view.owner_methods.get("DELETE", view.parameters)),
+        "parameters": _query_parameters(view.owner_methods.get("DELETE", view.parameters)),
         "responses": {"204": {"description": "Deleted."}, **responses},
     }
 
@@ -266,18 +272,40 @@ def _write(
     schema: str,
     media: str,
     *statuses: int,
-    required: Iterable[str] = (),
     takes: str | None = None,
 ) -> Json:
     return {
         "operationId": name,
         "summary": summary,
-        "parameters": query_parameter_objects(view.parameters, required=required),
+        "parameters": _query_parameters(view.parameters),
         "requestBody": {
             "content": {media: {"schema": ref(takes) if takes else BODY_SCHEMAS[media]}}
         },
         "responses": _responses(statuses, schema),
     }
+
+
+def _query_parameters(model: type[Parameters]) -> list[Json]:
+    """Return the parameters of a route; names may be joined by commas, keys stand in brackets."""
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": model.model_fields[name].is_required(),
+            "description": schema["description"],
+            "schema": {
+                key: schema[key] for key in schema if key not in ("description", "expected")
+            },
+            **_STYLES.get(schema["type"], {}),
+        }
+        for name, schema in sorted(model.schemas().items())
+    ]
+
+
+_STYLES: Json = {
+    "array": {"style": "form", "explode": False},
+    "object": {"style": "deepObject", "explode": True},
+}
 
 
 def _responses(statuses: Iterable[int], schema: str) -> Json:

@@ -8,14 +8,13 @@ from rest_framework.request import Request
 from evidence import limits
 from evidence.access import crypto
 from evidence.access.aggregates import METRICS, SEVERAL, Group, Measure
-from evidence.access.buckets import GRANULARITIES
 from evidence.access.records import VisibleRecords
 from evidence.api import envelopes, list_form
 from evidence.api.base_views import Answer, GrantedView
 from evidence.api.query_parameters import (
-    CONNECTION_PARAMETERS,
     ApiWarning,
     parse_conditions,
+    resolved,
     unmatched_warnings,
 )
 from evidence.declarations.declaration import NUMBER_AGGREGATIONS
@@ -25,23 +24,22 @@ from evidence.item_lines import group_line
 from evidence.json_text import dumps, json_size, wire_size
 from evidence.ledger.entries import DisclosedItem
 from evidence.page_cutter import cut_group
+from evidence.parameters import Aggregate
 from evidence.read import aggregate, filters
 
 
 class AggregateView(GrantedView):
     route = "aggregate"
-    parameters = CONNECTION_PARAMETERS | list_form.BYTE_PARAMETERS | {
-        "metric", "metrics", "field", "group_by", "group_by_time", "granularity", "time_zone",
-        "sort", "cursor", "limit", "filter", "after", "before",
-    }  # fmt: skip
+    parameters = Aggregate
+    query: Aggregate
 
     def get(self, request: Request, stream: str) -> Answer:
-        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
+        visible = self.gate.stream(stream, connection_id=self.query.connection_id)
         where = parse_conditions(visible, self.query)
         aggregate_request = self._parse(visible)
         found = aggregate.aggregate(visible, aggregate_request, where)
         body = _body(stream, aggregate_request, found)
-        self.query.warnings += _money_warnings(found, aggregate_request.metrics)
+        self.warnings += _money_warnings(found, aggregate_request.metrics)
         shown = 1
         if "groups" in body:
             shown = self._fit(body)
@@ -49,9 +47,9 @@ class AggregateView(GrantedView):
             if body["other_count"]:
                 body["next_cursor"] = self._cursor(visible, aggregate_request.start + shown)
         checked = filters.find_unmatched(
-            visible, self.query.nested("filter"), is_empty=not found.records
+            visible, self.query.filter or (), is_empty=not found.records
         )
-        self.query.warnings += unmatched_warnings(checked.unmatched)
+        self.warnings += unmatched_warnings(checked.unmatched)
         fields = self.filter_fields(visible) | found.fields
         disclosed = [
             *envelopes.stream_items(visible, fields=fields),
@@ -61,37 +59,34 @@ class AggregateView(GrantedView):
                 for one, key, field in checked.witnesses
             ),
         ]
-        answer = envelopes.with_links_and_meta(
-            body, self_link=self.query.path, warnings=self.query.warnings
-        )
+        answer = envelopes.with_links_and_meta(body, self_link=self.url, warnings=self.warnings)
         return Answer(answer, disclosed, counted=found.records)
 
     def _parse(self, visible: VisibleRecords) -> aggregate.AggregateRequest:
         query = self.query
-        metrics = query.name_list("metrics") or []
-        if bool(metrics) == query.has("metric") or len(metrics) > aggregate.MAX_METRICS:
+        metrics = query.metrics or []
+        if bool(metrics) == (query.metric is not None) or len(metrics) > aggregate.MAX_METRICS:
             raise InvalidRequest(
                 message=f"Give metric, which takes {' or '.join(METRICS)}; or metrics, a list of up "
                 f"to {aggregate.MAX_METRICS}, such as count,sum,avg:amount.",
                 param="metric",
             )
-        grouped = query.has("group_by") or query.has("group_by_time")
-        limit = query.integer("limit")
-        if limit is not None and (not grouped or not 1 <= limit <= limits.GROUPS_MAX):
+        grouped = query.group_by is not None or query.group_by_time is not None
+        if query.limit is not None and not grouped:
             raise InvalidRequest(
                 message=f"limit takes 1 to {limits.GROUPS_MAX}, with group_by or group_by_time only.",
                 param="limit",
             )
         return aggregate.AggregateRequest(
-            metrics=metrics or [query.choice("metric", *METRICS, default="")],
-            field=query.text("field"),
-            group_by=query.name_list("group_by") or [],
-            group_by_time=query.text("group_by_time"),
-            granularity=query.choice("granularity", *GRANULARITIES, default="") or None,
-            time_zone=query.text("time_zone") or "UTC",
-            sort=query.text("sort"),
+            metrics=metrics or [str(query.metric)],
+            field=query.field,
+            group_by=query.group_by or [],
+            group_by_time=query.group_by_time,
+            granularity=query.granularity,
+            time_zone=query.time_zone or "UTC",
+            sort=query.sort,
             start=self._start(visible),
-            limit=limit or limits.GROUPS_DEFAULT,
+            limit=query.limit or limits.GROUPS_DEFAULT,
         )
 
     def _fit(self, body: dict[str, Any]) -> int:
@@ -100,7 +95,9 @@ class AggregateView(GrantedView):
         groups, head = body["groups"], body | {"groups": []}
         if form.total is not None:
             groups = [cut_group(group, form.total // _KEY_PART) for group in groups]
-        envelope = list_form.envelope_size(self.query, form, cursor=_CURSOR_BYTES)
+        envelope = list_form.envelope_size(
+            form, url=self.url, warnings=self.warnings, cursor=_CURSOR_BYTES
+        )
         total, lines = json_size(head) + envelope.structured, wire_size(dumps(head)) + envelope.text
         shown = 0
         for group in groups:
@@ -116,13 +113,7 @@ class AggregateView(GrantedView):
 
     def _query(self, visible: VisibleRecords) -> dict[str, Any]:
         """Return the query that a cursor is bound to."""
-        names = ("metric", "metrics", "field", "group_by", "group_by_time", "granularity",
-                 "time_zone", "sort", "after", "before")  # fmt: skip
-        return {name: self.query.text(name) for name in names} | {
-            "stream": visible.stream.name,
-            "connection_id": sorted(facts.connection_id for facts in visible.connections),
-            "filter": sorted(self.query.nested("filter")),
-        }
+        return {**self.query.binding(), **resolved(visible)}
 
     def _cursor(self, visible: VisibleRecords, start: int) -> str:
         return crypto.encode_cursor(
@@ -130,11 +121,12 @@ class AggregateView(GrantedView):
         )
 
     def _start(self, visible: VisibleRecords) -> int:
-        cursor = self.query.text("cursor")
-        if cursor is None:
+        if self.query.cursor is None:
             return 0
         query = self._query(visible)
-        return int(crypto.decode_cursor(cursor, "groups", scope=self.scope, query=query)["g"])
+        return int(
+            crypto.decode_cursor(self.query.cursor, "groups", scope=self.scope, query=query)["g"]
+        )
 
 
 _CURSOR_BYTES = 256

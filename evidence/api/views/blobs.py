@@ -19,14 +19,11 @@ from evidence import limits
 from evidence.access.record_parts import VisibleBlob, read_chunks
 from evidence.api import error_responses
 from evidence.api.base_views import Answer, GrantedView
-from evidence.api.query_parameters import (
-    CONNECTION_PARAMETERS,
-    QueryParameters,
-    target_connection_id,
-)
+from evidence.api.query_parameters import target_connection_id
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import InvalidRequest, RangeNotSatisfiable, ResourceLimit
 from evidence.ledger.entries import DisclosedItem
+from evidence.parameters import Connections, PutBlob
 from evidence.read import blobs
 from evidence.write.blobs import MEDIA_TYPE, put_blob
 from evidence.write.targets import load_one_target
@@ -34,7 +31,6 @@ from evidence.write.targets import load_one_target
 INLINE_MEDIA_TYPES = frozenset(
     {"application/pdf", "image/avif", "image/gif", "image/jpeg", "image/png", "image/webp"}
 )
-JSON_PATHS = ("@record", "/blob_ref")
 READ_BYTES = 64 * 1024
 
 
@@ -42,7 +38,8 @@ class BlobView(GrantedView):
     """Stream a blob or a range of it."""
 
     route = "blob"
-    parameters = CONNECTION_PARAMETERS
+    parameters = Connections
+    query: Connections
 
     @override
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
@@ -50,14 +47,14 @@ class BlobView(GrantedView):
         return super().perform_content_negotiation(request, force=True)
 
     def get(self, request: Request, blob_id: str) -> Answer | HttpResponseBase:
-        blob = blobs.get(self.gate, blob_id, connection_id=self.query.connection_id())
+        blob = blobs.get(self.gate, blob_id, connection_id=self.query.connection_id)
         try:
             response = blob_response(blob, request._request)  # noqa: SLF001 - its headers
         except RangeNotSatisfiable as error:
             response = error_responses.handle_exception(error, {"view": self})
             response["Content-Range"] = f"bytes */{blob.size_bytes}"
             return response
-        for notice in self.query.warnings:
+        for notice in self.warnings:
             response["PDPP-Warning"] = notice.code
         place = (blob.connection.connection_id, blob.visible.stream.name, blob.record_key)
         return Answer(response, [DisclosedItem(*place, fields=frozenset({BLOB_REFERENCE}))])
@@ -68,12 +65,11 @@ class BlobsView(GrantedView):
 
     route = "blobs"
     owner_only = True
-    parameters = CONNECTION_PARAMETERS | {"stream", "record_key", "json_path", "mime_type"}
+    parameters = PutBlob
+    query: PutBlob
 
     def post(self, request: Request) -> Response:
-        stream = _required(self.query, "stream")
-        record_key = _required(self.query, "record_key")
-        self.query.choice("json_path", *JSON_PATHS, default=JSON_PATHS[0])
+        stream, record_key = self.query.stream, self.query.record_key
         connection_id = target_connection_id(self.scope, self.query)
         load_one_target(self.scope.owner_id, connection_id=connection_id, stream=stream)
         blob = put_blob(
@@ -135,16 +131,9 @@ def _described(response: HttpResponseBase, blob: VisibleBlob, *, length: int) ->
     return response
 
 
-def _required(query: QueryParameters, name: str) -> str:
-    text = query.text(name)
-    if not text:
-        raise InvalidRequest(message=f"{name} is required.", param=name)
-    return text
-
-
-def _media_type(query: QueryParameters, request: Request) -> str:
+def _media_type(query: PutBlob, request: Request) -> str:
     """Return `mime_type`, else the Content-Type, else `application/octet-stream`."""
-    named = query.text("mime_type")
+    named = query.mime_type
     if named is not None and not MEDIA_TYPE.fullmatch(named):
         raise InvalidRequest(message="mime_type is not a media type.", param="mime_type")
     sent = request.headers.get("Content-Type", "")

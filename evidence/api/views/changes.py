@@ -4,13 +4,13 @@ from typing import Any
 
 from django.utils import timezone
 
-from evidence import limits
 from evidence.access.change_log import FeedItem
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api import envelopes, list_form
 from evidence.api.base_views import Answer, GrantedView
-from evidence.api.query_parameters import parse_fields
+from evidence.api.query_parameters import page_limit, parse_fields
 from evidence.errors import CursorExpired, InvalidExpand, InvalidRequest
+from evidence.parameters import ListRecords
 from evidence.read import changes, records
 from evidence.read.bookmarks import BEGINNING, FollowedStream
 from evidence.read.changes import ChangesPage
@@ -29,24 +29,26 @@ INCOMPATIBLE_PARAMETERS = (
 are stored, so the server cannot know whether a filter matched at the bookmark."""
 
 
-def changes_response(view: GrantedView, stream: str) -> Answer:
+def changes_response(view: GrantedView, query: ListRecords, stream: str) -> Answer:
     """Return a page of changes and the bookmark to continue from.
 
     `fields` and `view` project records; a change in any granted field counts.
     """
-    query = view.query
-    _check_combination(view)
-    visible = view.gate.stream(stream, connection_id=query.connection_id())
-    followed = FollowedStream(view.scope, visible, query.connection_id())
+    _check_combination(query)
+    visible = view.gate.stream(stream, connection_id=query.connection_id)
+    followed = FollowedStream(view.scope, visible, query.connection_id)
     fields = parse_fields(visible, query)
     form = list_form.parse_list_form(query)
-    page = _read(view, followed)
+    page = _read(view, query, followed)
     rows = [_row(visible, change, fields) for change in page.items]
     shown = list_form.fit_items(
         rows,
         form,
         list_form.envelope_size(
-            query, form, cursor=followed.max_encoded_length(page.bookmark, items=page.items)
+            form,
+            url=view.url,
+            warnings=view.warnings,
+            cursor=followed.max_encoded_length(page.bookmark, items=page.items),
         ),
         order=list_form.order_of_fields(visible),
     )
@@ -62,7 +64,6 @@ def _page_response(
     *,
     compact: bool,
 ) -> Answer:
-    query = view.query
     bookmark = followed.encode(page.bookmark_after(len(shown.items)), now=timezone.now())
     has_more = page.has_more or len(shown.items) < len(page.items)
     body = {
@@ -75,10 +76,10 @@ def _page_response(
     }
     answer = envelopes.with_links_and_meta(
         body,
-        self_link=query.path,
-        next_link=query.link(changes_since=bookmark) if has_more else None,
+        self_link=view.url,
+        next_link=view.link(changes_since=bookmark) if has_more else None,
         links=not compact,
-        warnings=query.warnings,
+        warnings=view.warnings,
         meta=shown.meta,
     )
     visible = followed.visible
@@ -86,33 +87,32 @@ def _page_response(
     return Answer(answer, items or envelopes.stream_items(visible, fields=frozenset()))
 
 
-def _read(view: GrantedView, followed: FollowedStream) -> ChangesPage:
+def _read(view: GrantedView, query: ListRecords, followed: FollowedStream) -> ChangesPage:
     """Return the page after the client's bookmark.
 
     An expired bookmark raises CursorExpired with the URL to start again.
     """
-    query = view.query
-    limit = query.positive_integer("limit", default=limits.PAGE_DEFAULT, max_value=limits.PAGE_MAX)
+    limit = page_limit(query.limit, view.warnings)
     try:
-        standing = followed.decode(query.text("changes_since") or "")
+        standing = followed.decode(query.changes_since or "")
         return changes.page(followed.visible, standing, limit=limit, now=timezone.now())
     except CursorExpired as error:
-        restart = query.link(changes_since=BEGINNING)
+        restart = view.link(changes_since=BEGINNING)
         error.param = "changes_since"
         error.extra["next_step"] = f"Start again: GET {restart}"
         raise
 
 
-def _check_combination(view: GrantedView) -> None:
+def _check_combination(query: ListRecords) -> None:
     for name in ("expand", "expand_limit"):
-        if view.query.has(name):
+        if getattr(query, name) is not None:
             raise InvalidExpand(
                 message="The changes feed does not support expand.",
                 param=name,
                 next_step="Read the changes feed of the related stream.",
             )
     for name in INCOMPATIBLE_PARAMETERS:
-        if view.query.has(name):
+        if getattr(query, name) is not None:
             raise InvalidRequest(
                 message=f"{name} cannot be combined with changes_since.", param=name
             )

@@ -11,8 +11,9 @@ from evidence.access.grant_states import granted_stream_names
 from evidence.api.base_views import Answer, GrantedView
 from evidence.api.envelopes import format_time
 from evidence.api.json_io import read_object
-from evidence.api.query_parameters import CONNECTION_PARAMETERS, target_connection_id
+from evidence.api.query_parameters import target_connection_id
 from evidence.errors import InvalidRequest, ResourceLimit
+from evidence.parameters import CollectorState, Ingest
 from evidence.write.connections import SavedState, get_state, put_state
 from evidence.write.ingest import IngestResult, ingest_stream
 from evidence.write.ndjson import read_lines
@@ -26,7 +27,8 @@ class IngestView(GrantedView):
 
     route = "ingest"
     owner_only = True
-    parameters = CONNECTION_PARAMETERS | {"run_id", "replace"}
+    parameters = Ingest
+    query: Ingest
 
     def post(self, request: Request, stream: str) -> Response:
         body = request._request  # noqa: SLF001 - the lines are read as they come
@@ -41,7 +43,7 @@ class IngestView(GrantedView):
             stream=stream,
             owner_id=self.scope.owner_id,
             now=timezone.now(),
-            replace=self.query.choice("replace", "true", "false", default="false") == "true",
+            replace=self.query.replace,
         )
         return Response(_body(stream, outcome))
 
@@ -78,12 +80,13 @@ MAX_STATE_BYTES = 1024 * 1024
 class StateView(GrantedView):
     route = "state"
     owner_only = True
-    parameters = frozenset({"grant_id"})
+    parameters = CollectorState
+    query: CollectorState
 
     def get(self, request: Request, connector_id: str) -> Answer:
         self._granted_streams(connector_id)
         remembered = get_state(
-            connector_id, owner_id=self.scope.owner_id, grant_id=self.query.text("grant_id")
+            connector_id, owner_id=self.scope.owner_id, grant_id=self.query.grant_id
         )
         return Answer(_state_body(remembered))
 
@@ -97,14 +100,14 @@ class StateView(GrantedView):
             state=state,
             owner_id=self.scope.owner_id,
             now=timezone.now(),
-            grant_id=self.query.text("grant_id"),
+            grant_id=self.query.grant_id,
             within=self._granted_streams(connector_id),
         )
         return Response(_state_body(remembered))
 
     def _granted_streams(self, connector_id: str) -> frozenset[str] | None:
         """Return the streams of the grant that the state belongs to, if any."""
-        grant_id = self.query.text("grant_id")
+        grant_id = self.query.grant_id
         if grant_id is None:
             return None
         owner_id = self.scope.owner_id

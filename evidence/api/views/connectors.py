@@ -13,9 +13,9 @@ from rest_framework.response import Response
 from evidence.api import envelopes, schema_bodies
 from evidence.api.base_views import Answer, GrantedView
 from evidence.api.json_io import read_body, read_object
-from evidence.api.query_parameters import CONNECTION_PARAMETERS
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
+from evidence.parameters import Connections, OwnerConnections, Parameters
 from evidence.read import schema
 from evidence.write.connections import list_connections, rename
 from evidence.write.declaration_store import current_declaration, declare
@@ -25,13 +25,14 @@ MAX_DECLARATION_BYTES = 1024 * 1024
 
 class ConnectorsView(GrantedView):
     route = "connectors"
-    owner_methods: ClassVar = {"POST": frozenset()}
-    parameters = CONNECTION_PARAMETERS
+    owner_methods: ClassVar = {"POST": Parameters}
+    parameters = Connections
+    query: Connections
 
     def get(self, request: Request) -> Answer:
-        found = schema.capabilities(self.gate, connection_id=self.query.connection_id())
+        found = schema.capabilities(self.gate, connection_id=self.query.connection_id)
         response = Response({"object": "list", "data": [_connector(source) for source in found]})
-        for notice in self.query.warnings:  # in this list, the contract has no meta
+        for notice in self.warnings:  # in this list, the contract has no meta
             response["PDPP-Warning"] = notice.code
         return Answer(response)
 
@@ -94,15 +95,15 @@ class OwnerConnectionsView(GrantedView):
 
     route = "owner connections"
     owner_only = True
-    parameters = frozenset({"connector_id", "status"})
+    parameters = OwnerConnections
+    query: OwnerConnections
 
     def get(self, request: Request) -> Answer:
-        status = self.query.choice("status", *Connection.Status.values, default="") or None
         rows = list_connections(
-            self.scope.owner_id, connector_id=self.query.text("connector_id"), status=status
+            self.scope.owner_id, connector_id=self.query.connector_id, status=self.query.status
         )
         body = {"object": "list", "has_more": False, "data": [_body(row) for row in rows]}
-        return Answer(envelopes.with_links_and_meta(body, self_link=self.query.path))
+        return Answer(envelopes.with_links_and_meta(body, self_link=self.url))
 
 
 class OwnerConnectionView(GrantedView):

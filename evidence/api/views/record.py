@@ -1,6 +1,5 @@
 """Read or delete a record, read part of a long field, or verify a quote: `…/{id}[/field-window]`."""
 
-import re
 from collections import deque
 from typing import Any, ClassVar
 
@@ -17,10 +16,7 @@ from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api import envelopes, list_form
 from evidence.api.base_views import Answer, GrantedView
 from evidence.api.query_parameters import (
-    CONNECTION_PARAMETERS,
-    EXPAND_PARAMETERS,
-    PROJECTION_PARAMETERS,
-    QueryParameters,
+    clamp,
     parse_expand,
     parse_fields,
     target_connection_id,
@@ -34,24 +30,23 @@ from evidence.errors import (
 )
 from evidence.json_text import json_size
 from evidence.ledger.entries import DisclosedItem
+from evidence.parameters import DeleteRecords, GetRecord, ReadFieldWindow
 from evidence.read import blobs, field_windows, records
 from evidence.read.field_windows import ExpectedText, FieldWindow, QuoteCheck
 from evidence.write import record_erasure
 from evidence.write.erasure_orders import ErasureScope, create_erasure
 
 MAX_DEPTH = 32
-_SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
 ERASED_BY = "a program with an owner token"
-DELETE_PARAMETERS = CONNECTION_PARAMETERS | {"suppress"}
 
 
 def delete_record(view: GrantedView, stream: str, record_id: str) -> Response:
     if "\x00" in record_id:
         raise NotFound(message="A record id cannot contain a NUL character.")
     connection_id, now = _connection_id(view, stream), timezone.now()
-    if _suppress(view):
+    if _deletion(view).suppress:
         erase_record(
             connection_id, stream=stream, record_key=record_id, owner_id=view.scope.owner_id,
             by=ERASED_BY, now=now,
@@ -65,7 +60,7 @@ def delete_record(view: GrantedView, stream: str, record_id: str) -> Response:
 
 def delete_stream(view: GrantedView, stream: str) -> Response:
     connection_id, now = _connection_id(view, stream), timezone.now()
-    if _suppress(view):
+    if _deletion(view).suppress:
         made = create_erasure(
             ErasureScope.STREAM, owner_id=view.scope.owner_id, by=ERASED_BY, now=now,
             connection_id=connection_id, stream=stream,
@@ -78,26 +73,26 @@ def delete_stream(view: GrantedView, stream: str) -> Response:
 
 def _connection_id(view: GrantedView, stream: str) -> str:
     """Return the id of the addressed connection, after checking that it has the stream."""
-    connection_id = target_connection_id(view.scope, view.query)
+    connection_id = target_connection_id(view.scope, _deletion(view))
     view.gate.stream(stream, connection_id=connection_id)
     return connection_id
 
 
-def _suppress(view: GrantedView) -> bool:
-    return view.query.choice("suppress", "true", "false", default="true") == "true"
+def _deletion(view: GrantedView) -> DeleteRecords:
+    assert isinstance(view.query, DeleteRecords)  # noqa: S101 - what owner_methods says
+    return view.query
 
 
 class RecordView(GrantedView):
     route = "record"
-    owner_methods: ClassVar = {"DELETE": DELETE_PARAMETERS}
-    parameters = (
-        CONNECTION_PARAMETERS | PROJECTION_PARAMETERS | list_form.PARAMETERS | EXPAND_PARAMETERS
-    )
+    owner_methods: ClassVar = {"DELETE": DeleteRecords}
+    parameters = GetRecord
+    query: GetRecord
     or_window = False
     """Whether the path may also be a field-window request without `field`."""
 
     def get(self, request: Request, stream: str, record_id: str) -> Answer:
-        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
+        visible = self.gate.stream(stream, connection_id=self.query.connection_id)
         fields = parse_fields(visible, self.query)
         expansions = parse_expand(self.query, self.gate, visible)
         record = self._one(visible, record_id)
@@ -116,8 +111,8 @@ class RecordView(GrantedView):
         return Answer(
             envelopes.with_links_and_meta(
                 body | {"record_json_bytes": data_bytes},
-                self_link=self.query.path,
-                warnings=self.query.warnings,
+                self_link=self.url,
+                warnings=self.warnings,
             ),
             envelopes.record_items(visible, body, related=related),
         )
@@ -139,10 +134,10 @@ class RecordView(GrantedView):
 
 class FieldWindowView(GrantedView):
     route = "field window"
-    parameters = CONNECTION_PARAMETERS | {
-        "field", "offset_chars", "limit_chars", "q", "occurrence", "before_chars", "after_chars",
-        "quote", "expect_sha256",
-    }  # fmt: skip
+    parameters = ReadFieldWindow
+    invalid_parameter = InvalidWindow
+    missing_parameter = InvalidFieldPath
+    query: ReadFieldWindow
 
     @override
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -157,44 +152,52 @@ class FieldWindowView(GrantedView):
         return view(request, stream=kwargs["stream"], record_id=key)
 
     def get(self, request: Request, stream: str, record_id: str) -> Answer:
-        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
-        window = field_windows.read(visible, record_id, parse_window(self.query))
-        body = _window_body(self.query, visible, window, record_key=record_id)
-        field, _ = _path(self.query.text("field") or "")
-        item = DisclosedItem(window.connection_id, stream, record_id, frozenset({field}))
+        visible = self.gate.stream(stream, connection_id=self.query.connection_id)
+        asked = self._window()
+        window = field_windows.read(visible, record_id, asked)
+        body = _window_body(visible, window, record_key=record_id)
+        body["field"] = {"path": self.query.field, **body["field"]}
+        body["url"] = self.url.partition("?")[0]
+        item = DisclosedItem(window.connection_id, stream, record_id, frozenset({asked.field}))
         return Answer(
-            envelopes.with_links_and_meta(
-                body, self_link=self.query.path, warnings=self.query.warnings
-            ),
+            envelopes.with_links_and_meta(body, self_link=self.url, warnings=self.warnings),
             [item],
+        )
+
+    def _window(self) -> field_windows.WindowRequest:
+        """Return what the parameters ask for. Raises InvalidWindow for those that exclude each other."""
+        query = self.query
+        field, below = _path(query.field)
+        if query.q is not None and query.offset_chars is not None:
+            raise InvalidWindow(message="Give q or offset_chars, not both.", param="offset_chars")
+        for name in ("before_chars", "after_chars", "occurrence"):
+            if query.q is None and getattr(query, name) is not None:
+                raise InvalidWindow(message=f"{name} requires q.", param=name)
+        verifies = query.quote is not None or query.expect_sha256 is not None
+        return field_windows.WindowRequest(
+            field=field,
+            below=below,
+            limit_chars=clamp(
+                "limit_chars",
+                query.limit_chars or limits.WINDOW_DEFAULT_CHARS,
+                most=limits.WINDOW_MAX_CHARS,
+                warnings=self.warnings,
+            ),
+            offset_chars=query.offset_chars,
+            q=query.q,
+            occurrence=query.occurrence or 1,
+            before_chars=query.before_chars,
+            after_chars=query.after_chars,
+            expected=ExpectedText(query.quote, query.expect_sha256) if verifies else None,
         )
 
 
 def _is_window_request(request: HttpRequest) -> bool:
-    known = RecordView.owner_methods.get(str(request.method), RecordView.parameters)
+    known = RecordView.owner_methods.get(str(request.method), RecordView.parameters).model_fields
     try:
         return any(name.partition("[")[0] not in known for name in request.GET)
     except SuspiciousOperation:
         return True  # too many parameters: this view rejects them like any other
-
-
-def parse_window(query: QueryParameters) -> field_windows.WindowRequest:
-    """Parse the window parameters. Raises InvalidWindow for an invalid combination."""
-    field, below = _path(query.text("field") or "")
-    q = query.text("q")
-    _check_combination(query, q)
-    context = limits.WINDOW_CONTEXT_MAX_CHARS
-    return field_windows.WindowRequest(
-        field=field,
-        below=below,
-        limit_chars=_length(query),
-        offset_chars=_number(query, "offset_chars", min_value=0),
-        q=q,
-        occurrence=_number(query, "occurrence", min_value=1) or 1,
-        before_chars=_number(query, "before_chars", min_value=0, max_value=context),
-        after_chars=_number(query, "after_chars", min_value=0, max_value=context),
-        expected=_expected(query),
-    )
 
 
 def _path(path: str) -> tuple[str, list[str]]:
@@ -211,48 +214,8 @@ def _path(path: str) -> tuple[str, list[str]]:
     return tokens[0], tokens[1:]
 
 
-def _expected(query: QueryParameters) -> ExpectedText | None:
-    quote, sha256 = query.text("quote"), query.text("expect_sha256")
-    if quote is None and sha256 is None:
-        return None
-    if quote == "":
-        raise InvalidWindow(message="quote takes the text to verify.", param="quote")
-    if sha256 is not None and not _SHA256.fullmatch(sha256):
-        raise InvalidWindow(message="expect_sha256 takes 64 hex digits.", param="expect_sha256")
-    return ExpectedText(quote, sha256)
-
-
-def _check_combination(query: QueryParameters, q: str | None) -> None:
-    if q is not None and not q.strip():
-        raise InvalidWindow(message="q takes the text to find.", param="q")
-    if q is not None and query.text("offset_chars") is not None:
-        raise InvalidWindow(message="Give q or offset_chars, not both.", param="offset_chars")
-    for name in ("before_chars", "after_chars", "occurrence"):
-        if q is None and query.text(name) is not None:
-            raise InvalidWindow(message=f"{name} requires q.", param=name)
-
-
-def _length(query: QueryParameters) -> int:
-    length = _number(query, "limit_chars", min_value=1) or limits.WINDOW_DEFAULT_CHARS
-    return query.clamp("limit_chars", length, max_value=limits.WINDOW_MAX_CHARS)
-
-
-def _number(
-    query: QueryParameters, name: str, *, min_value: int, max_value: int | None = None
-) -> int | None:
-    text = query.text(name)
-    if text is None:
-        return None
-    plain = text.isascii() and text.isdigit() and len(text) <= 12
-    number = int(text) if plain else -1
-    if number < min_value or (max_value is not None and number > max_value):
-        bounds = f"from {min_value}" + (f" to {max_value}" if max_value is not None else " up")
-        raise InvalidWindow(message=f"{name} takes a whole number {bounds}.", param=name)
-    return number
-
-
 def _window_body(
-    query: QueryParameters, visible: VisibleRecords, window: FieldWindow, *, record_key: str
+    visible: VisibleRecords, window: FieldWindow, *, record_key: str
 ) -> dict[str, Any]:
     """Return the envelope of a field window (contract 3.6)."""
     window_members: dict[str, Any] = {
@@ -284,9 +247,8 @@ def _window_body(
         "connection_id": window.connection_id,
         "connector_key": visible.source.connector_key,
         "origin": window.origin,
-        "field": {"path": query.text("field") or "", **field},
+        "field": field,
         "window": window_members,
-        "url": query.path.partition("?")[0],
     }
     return (
         body if window.verdict is None else body | {"verification": _verification(window.verdict)}

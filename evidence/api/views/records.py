@@ -8,50 +8,34 @@ from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evidence import limits
 from evidence.access import crypto
 from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL
 from evidence.api import envelopes, list_form
 from evidence.api.base_views import Answer, GrantedView
 from evidence.api.query_parameters import (
-    CONNECTION_PARAMETERS,
-    EXPAND_PARAMETERS,
-    PROJECTION_PARAMETERS,
     future_warning,
+    page_limit,
     parse_conditions,
     parse_expand,
     parse_fields,
+    resolved,
     unmatched_warnings,
 )
 from evidence.api.views import changes
-from evidence.api.views.record import DELETE_PARAMETERS, delete_stream
+from evidence.api.views.record import delete_stream
 from evidence.errors import InvalidArgument
 from evidence.ledger.entries import DisclosedItem
+from evidence.parameters import DeleteRecords, ListRecords
 from evidence.read import filters, records
 from evidence.read.expansion import Expansion
 
 
 class RecordsView(GrantedView):
     route = "records"
-    owner_methods: ClassVar = {"DELETE": DELETE_PARAMETERS}
-    parameters = (
-        CONNECTION_PARAMETERS
-        | PROJECTION_PARAMETERS
-        | {
-            "limit",
-            "cursor",
-            "order",
-            "sort",
-            "filter",
-            "count",
-            "window",
-            "subject_id",
-        }
-        | {"changes_since", "after", "before"}
-        | list_form.PARAMETERS
-        | EXPAND_PARAMETERS
-    )
+    owner_methods: ClassVar = {"DELETE": DeleteRecords}
+    parameters = ListRecords
+    query: ListRecords
     extent: Sequence[tuple[str, str]] | None = None
     """The records that `window` discloses, if requested."""
     count_witnesses: Sequence[tuple[str, str]] = ()
@@ -61,18 +45,16 @@ class RecordsView(GrantedView):
 
     def get(self, request: Request, stream: str) -> Answer:
         self._check_subject()
-        if self.query.has("changes_since"):
-            return changes.changes_response(self, stream)
-        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
+        if self.query.changes_since is not None:
+            return changes.changes_response(self, self.query, stream)
+        visible = self.gate.stream(stream, connection_id=self.query.connection_id)
         where = parse_conditions(visible, self.query)
         order = self._order(visible)
         fields = parse_fields(visible, self.query)
         expansions = parse_expand(self.query, self.gate, visible)
         form = list_form.parse_list_form(self.query)
         query = self._query(visible, order)
-        limit = self.query.positive_integer(
-            "limit", default=limits.PAGE_DEFAULT, max_value=limits.PAGE_MAX
-        )
+        limit = page_limit(self.query.limit, self.warnings)
         after = self._after(query)
         page = records.page(
             visible, limit=limit, descending=order.descending, by=order.field, after=after,
@@ -83,16 +65,18 @@ class RecordsView(GrantedView):
         data = [_record(visible, record, fields) for record in page.records]
         counted, extent = self._count(visible, where, page), self._window(visible, where)
         longest = self._max_cursor_length(page, query) if form.total else 0
-        envelope = list_form.envelope_size(self.query, form, cursor=longest, meta=[counted, extent])
+        envelope = list_form.envelope_size(
+            form, url=self.url, warnings=self.warnings, cursor=longest, meta=[counted, extent]
+        )
         rows = list_form.with_expanded(data, page.records, expansions)
         shown = list_form.fit_items(rows, form, envelope, order=list_form.order_of_fields(visible))
         body = self._body(stream, page, shown, query)
         answer = envelopes.with_links_and_meta(
             body,
-            self_link=self.query.path,
+            self_link=self.url,
             next_link=None if form.compact else self._next_link(body),
             links=not form.compact,
-            warnings=self.query.warnings,
+            warnings=self.warnings,
             count=counted,
             meta={**(extent or {}), **shown.meta},
         )
@@ -127,7 +111,7 @@ class RecordsView(GrantedView):
         return delete_stream(self, stream)
 
     def _check_subject(self) -> None:
-        if self.query.text("subject_id") not in (None, self.scope.owner_id):
+        if self.query.subject_id not in (None, self.scope.owner_id):
             raise InvalidArgument(
                 message="subject_id names another owner than the token.", param="subject_id"
             )
@@ -157,7 +141,7 @@ class RecordsView(GrantedView):
 
     def _next_link(self, body: dict[str, Any]) -> str | None:
         cursor: str | None = body.get("next_cursor")
-        return cursor and self.query.link(cursor=cursor)
+        return cursor and self.link(cursor=cursor)
 
     def _max_cursor_length(self, page: records.Page, query: dict[str, Any]) -> int:
         places = (_place(record.position) for record in page.records)
@@ -167,36 +151,30 @@ class RecordsView(GrantedView):
         self, visible: VisibleRecords, where: list[SQL], page: records.Page, order: records.Order
     ) -> None:
         """Warn of filter values that nothing has, and of records in the future before others."""
-        conditions = self.query.nested("filter")
-        if conditions and not (page.has_more or self.query.has("cursor")):
+        conditions = self.query.filter
+        if conditions and not (page.has_more or self.query.cursor):
             found = filters.find_unmatched(visible, conditions, is_empty=not page.records)
-            self.query.warnings += unmatched_warnings(found.unmatched)
+            self.warnings += unmatched_warnings(found.unmatched)
             self.warning_witnesses = found.witnesses
         if page.records and order.descending and order.field is None:
             tomorrow = (timezone.now() + timedelta(days=1)).date()
             count, witnesses = records.future_records(visible, where, page, since=tomorrow)
             if count:
-                self.query.warnings.append(future_warning(count, tomorrow.isoformat()))
+                self.warnings.append(future_warning(count, tomorrow.isoformat()))
             name = str(visible.stream.cursor_field)
             future = [(*witness, name) for witness in witnesses]
             self.warning_witnesses = [*self.warning_witnesses, *future]
 
     def _order(self, visible: VisibleRecords) -> records.Order:
-        order = self.query.choice("order", "asc", "desc", default="") or None
-        return records.parse_order(visible, order=order, sort=self.query.text("sort"))
+        return records.parse_order(visible, order=self.query.order, sort=self.query.sort)
 
     def _query(self, visible: VisibleRecords, order: records.Order) -> dict[str, Any]:
         """Return the query that a cursor is bound to."""
         return {
-            "stream": visible.stream.name,
-            "connection_id": sorted(facts.connection_id for facts in visible.connections),
-            "filter": sorted(
-                ["/".join(keys), value] for keys, value in self.query.nested("filter")
-            ),
-            "after": self.query.text("after"),
-            "before": self.query.text("before"),
+            **self.query.binding(),
+            **resolved(visible),
             "order": "desc" if order.descending else "asc",
-            "by": order.field.name
+            "sort": order.field.name
             if order.field
             else visible.stream.cursor_field
             if visible.in_time_order
@@ -204,23 +182,21 @@ class RecordsView(GrantedView):
         }
 
     def _after(self, query: dict[str, Any]) -> Keyset | None:
-        cursor = self.query.text("cursor")
-        if cursor is None:
+        if self.query.cursor is None:
             return None
-        place = crypto.decode_cursor(cursor, "records", scope=self.scope, query=query)
+        place = crypto.decode_cursor(self.query.cursor, "records", scope=self.scope, query=query)
         return Keyset(place["s"], place["r"], place["c"])
 
     def _count(
         self, visible: VisibleRecords, where: Any, page: records.Page
     ) -> dict[str, Any] | None:
-        kind = self.query.choice("count", "none", "estimated", "exact", default="none")
-        if kind == "none":
+        if self.query.count in (None, "none"):
             return None
         total, self.count_witnesses = records.count_with_witnesses(visible, where, page)
         return {"kind": "exact", "value": total}
 
     def _window(self, visible: VisibleRecords, where: Any) -> dict[str, Any] | None:
-        if self.query.choice("window", "none", "exact", default="none") == "none":
+        if self.query.window != "exact":
             return None
         extent = records.window(visible, where)
         self.extent = extent.witnesses

@@ -14,7 +14,7 @@ from evidence import limits
 from evidence.access.scope import ConnectionFacts
 from evidence.api import envelopes, schema_bodies
 from evidence.api.base_views import Answer, GrantedView
-from evidence.api.query_parameters import CONNECTION_PARAMETERS, ApiWarning
+from evidence.api.query_parameters import ApiWarning
 from evidence.api.schema_bodies import (
     Json,
     connection_bodies,
@@ -26,6 +26,7 @@ from evidence.declarations.declaration import USABLE_AGGREGATIONS
 from evidence.declarations.roles import money_format
 from evidence.errors import AmbiguousConnection
 from evidence.ledger.entries import DisclosedItem
+from evidence.parameters import Connections, ReadSchema
 from evidence.read import schema
 from evidence.read.schema import FieldCapability, SourceCapability, StreamCapability
 
@@ -127,31 +128,30 @@ TOO_MANY_STREAMS = ApiWarning(
 class SchemaView(GrantedView):
     route = "schema"
     conditional = True
-    parameters = CONNECTION_PARAMETERS | {"view", "detail", "stream"}
+    parameters = ReadSchema
+    query: ReadSchema
 
     def get(self, request: Request) -> Answer:
-        view = (self.query.text("view") or "").strip().lower()
-        stream = self.query.text("stream")
-        detail = self.query.choice("detail", "compact", "full", default="compact")
+        view = (self.query.view or "").strip().lower()
+        stream = self.query.stream
+        detail = self.query.detail or "compact"
         is_full = detail == "full" and view not in ("compact", "index")
         if is_full:
             schema.require_stream(detail=detail, stream=stream)
         found = schema.capabilities(
-            self.gate, stream=stream, connection_id=self.query.connection_id()
+            self.gate, stream=stream, connection_id=self.query.connection_id
         )
         if is_full:
             schema.require_one_source(found)
         if view == "compact":
             body = compact_body(found)
             if "field_capabilities_omitted" in body:
-                self.query.warnings.append(TOO_MANY_STREAMS)
+                self.warnings.append(TOO_MANY_STREAMS)
         elif view == "index":
             body = schema_bodies.index_body(found)
         else:
             body = schema_bodies.full_body(found, self.scope)
-        answer = envelopes.with_links_and_meta(
-            body, self_link=self.query.path, warnings=self.query.warnings
-        )
+        answer = envelopes.with_links_and_meta(body, self_link=self.url, warnings=self.warnings)
         return Answer(answer, [] if view == "index" else _schema_items(found))
 
 
@@ -160,10 +160,11 @@ class StreamsView(GrantedView):
 
     route = "streams"
     conditional = True
-    parameters = CONNECTION_PARAMETERS
+    parameters = Connections
+    query: Connections
 
     def get(self, request: Request) -> Answer:
-        rows = schema.list_streams(self.gate, connection_id=self.query.connection_id())
+        rows = schema.list_streams(self.gate, connection_id=self.query.connection_id)
         body = {
             "object": "list",
             "has_more": False,
@@ -173,9 +174,7 @@ class StreamsView(GrantedView):
             DisclosedItem(row.connection.connection_id, row.visible.stream.name, None, frozenset())
             for row in rows
         ]
-        answer = envelopes.with_links_and_meta(
-            body, self_link=self.query.path, warnings=self.query.warnings
-        )
+        answer = envelopes.with_links_and_meta(body, self_link=self.url, warnings=self.warnings)
         return Answer(answer, items)
 
 
@@ -184,11 +183,12 @@ class StreamView(GrantedView):
 
     route = "stream"
     conditional = True
-    parameters = CONNECTION_PARAMETERS
+    parameters = Connections
+    query: Connections
 
     def get(self, request: Request, stream: str) -> Answer:
         found = schema.capabilities(
-            self.gate, stream=stream, connection_id=self.query.connection_id()
+            self.gate, stream=stream, connection_id=self.query.connection_id
         )
         rows = [row for source in found for row in source.streams]
         if len(rows) > 1:
@@ -197,8 +197,8 @@ class StreamView(GrantedView):
             )
         answer = envelopes.with_links_and_meta(
             schema_bodies.stream_metadata_body(rows[0]),
-            self_link=self.query.path,
-            warnings=self.query.warnings,
+            self_link=self.url,
+            warnings=self.warnings,
         )
         return Answer(answer, _schema_items(found))
 

@@ -2,47 +2,41 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 from rest_framework.request import Request
 from typing_extensions import override
 
-from evidence import limits
 from evidence.access import crypto
 from evidence.access.records import VisibleRecords
 from evidence.api import envelopes, list_form, search_bodies
 from evidence.api.base_views import Answer, GrantedView
-from evidence.api.query_parameters import CONNECTION_PARAMETERS, unmatched_warnings
+from evidence.api.query_parameters import page_limit, unmatched_warnings
 from evidence.errors import InvalidRequest, NotFound
 from evidence.json_text import Size
 from evidence.ledger.entries import DisclosedItem
+from evidence.parameters import Search, SearchInMode
 from evidence.read import filters
 from evidence.read.search import search
 from evidence.search.results import SearchRequest, SearchResult
-from evidence.search.semantic import HYBRID, LEXICAL, MODES, SEMANTIC
-
-COMMON_PARAMETERS = (
-    CONNECTION_PARAMETERS
-    | {"q", "match", "limit", "cursor", "streams", "filter", "sort"}
-    | {"after", "before"}
-    | list_form.PARAMETERS
-)
+from evidence.search.semantic import HYBRID, LEXICAL, SEMANTIC
 
 
 class SearchView(GrantedView):
     route = "search"
     charges_all_grants = True
-    parameters = COMMON_PARAMETERS | {"mode"}
+    parameters: ClassVar[type[SearchInMode]] = Search
+    query: SearchInMode
     matched: Sequence[tuple[str, str, str]] = ()
     """A record for each filter of an empty result that some record meets."""
 
     @property
     def mode(self) -> str:
-        return self.query.choice("mode", *MODES, default=LEXICAL)
+        return (isinstance(self.query, Search) and self.query.mode) or LEXICAL
 
     def get(self, request: Request) -> Answer:
         found = search(self.gate, self._search_request())
-        if not found.hits and self.query.has("filter"):
+        if not found.hits and self.query.filter is not None:
             self._warn_of_filters()
         form = list_form.parse_list_form(self.query)
         data = self._hit_bodies(found, form)
@@ -64,13 +58,13 @@ class SearchView(GrantedView):
                 query=self._query(),
                 place=found.cursor_state(len(shown)),
             )
-            next_link = self.query.link(cursor=body["next_cursor"])
+            next_link = self.link(cursor=body["next_cursor"])
         response_body = envelopes.with_links_and_meta(
             body,
-            self_link=self.query.path,
+            self_link=self.url,
             next_link=next_link,
             links=not form.compact,
-            warnings=[*self.query.warnings, *search_bodies.skipped_stream_warnings(found)],
+            warnings=[*self.warnings, *search_bodies.skipped_stream_warnings(found)],
         )
         response_body["meta"] |= self._meta(found) | page.meta
         if found.any_word is not None:  # said before the hits
@@ -115,19 +109,17 @@ class SearchView(GrantedView):
         return [*shown, *suggested]
 
     def _filter_fields(self) -> frozenset[str]:
-        return self.filter_fields(self._filtered()) if self.query.has("filter") else frozenset()
+        return (
+            self.filter_fields(self._filtered()) if self.query.filter is not None else frozenset()
+        )
 
     def _warn_of_filters(self) -> None:
-        checked = filters.find_unmatched(
-            self._filtered(), self.query.nested("filter"), is_empty=True
-        )
-        self.query.warnings += unmatched_warnings(checked.unmatched)
+        checked = filters.find_unmatched(self._filtered(), self.query.filter or (), is_empty=True)
+        self.warnings += unmatched_warnings(checked.unmatched)
         self.matched = checked.witnesses
 
     def _searched(self) -> Sequence[VisibleRecords]:
-        return self.gate.streams(
-            names=self.query.name_list("streams"), connection_id=self.query.connection_id()
-        )
+        return self.gate.streams(names=self.query.streams, connection_id=self.query.connection_id)
 
     def _filtered(self) -> VisibleRecords:
         """Return the only stream of a search with filters."""
@@ -144,54 +136,40 @@ class SearchView(GrantedView):
         )
         about = [self._meta(found)]
         about += map(asdict, search_bodies.skipped_stream_warnings(found))
-        return list_form.envelope_size(self.query, form, cursor=longest, meta=about)
+        return list_form.envelope_size(
+            form, url=self.url, warnings=self.warnings, cursor=longest, meta=about
+        )
 
     def _search_request(self) -> SearchRequest:
-        q = self.query.text("q")
-        if q is None:
-            raise InvalidRequest(message="q is required: the words to search for.", param="q")
         return SearchRequest(
-            q=q,
+            q=self.query.q,
             mode=self.mode,
-            streams=self.query.name_list("streams"),
-            connection_id=self.query.connection_id(),
-            filters=self.query.nested("filter"),
-            limit=self.query.positive_integer(
-                "limit", default=limits.PAGE_DEFAULT, max_value=limits.PAGE_MAX
-            ),
-            newest_first=self.query.choice("sort", "-time", default="") == "-time",
-            since=self.query.text("after"),
-            until=self.query.text("before"),
-            exact=self.query.choice("match", "exact", default="") == "exact",
+            streams=self.query.streams,
+            connection_id=self.query.connection_id,
+            filters=self.query.filter or (),
+            limit=page_limit(self.query.limit, self.warnings),
+            newest_first=self.query.sort == "-time",
+            since=self.query.after,
+            until=self.query.before,
+            exact=self.query.match == "exact",
             after=self._cursor(),
         )
 
     def _cursor(self) -> dict[str, Any] | None:
-        cursor = self.query.text("cursor")
+        cursor = self.query.cursor
         if cursor is None:
             return None
         return crypto.decode_cursor(cursor, "search", scope=self.scope, query=self._query())
 
     def _query(self) -> dict[str, Any]:
-        return {
-            "q": self.query.text("q"),
-            "mode": self.mode,
-            "streams": self.query.name_list("streams"),
-            "filter": sorted(self.query.nested("filter")),
-            "connection_id": self.query.text("connection_id")
-            or self.query.text("connector_instance_id"),
-            "connector_id": self.query.text("connector_id"),
-            "sort": self.query.text("sort"),
-            "match": self.query.text("match"),
-            "after": self.query.text("after"),
-            "before": self.query.text("before"),
-        }
+        """Return the query that a cursor is bound to."""
+        return {**self.query.binding(), "mode": self.mode}
 
 
 class SearchModeView(SearchView):
     """A search mode at its own route; 404 if no stream supports the mode."""
 
-    parameters = COMMON_PARAMETERS
+    parameters = SearchInMode
 
     @override
     def get(self, request: Request) -> Answer:
