@@ -10,7 +10,7 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import orjson
 from django.db import transaction
@@ -54,6 +54,17 @@ PDPP_VERSION = "2026-04-06"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
+class Described(NamedTuple):
+    """What the OpenAPI document says of a method: the schema and status of its answer, and what it takes.
+
+    `takes` is a media type, or the schema of a JSON body.
+    """
+
+    answers: str = ""
+    status: str = "200"
+    takes: str = ""
+
+
 class PublicView(APIView):
     """A view without authentication and without personal data."""
 
@@ -64,6 +75,7 @@ class PublicView(APIView):
     parameters: ClassVar[type[Parameters]] = Parameters
     owner_methods: ClassVar[Mapping[str, type[Parameters]]] = {}
     """Methods that require an owner token, and the query parameters that each takes."""
+    described: ClassVar[Mapping[str, Described]] = {}
     invalid_parameter: ClassVar[type[ApiException]] = InvalidRequest
     missing_parameter: ClassVar[type[ApiException]] = InvalidRequest
     query: Parameters

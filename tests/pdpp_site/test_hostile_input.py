@@ -97,7 +97,7 @@ def is_for_programs(view: Any) -> bool:
 
 def parameters(view: Any) -> list[str]:
     known = getattr(getattr(view, "view_class", None), "parameters", None)
-    return QUERY if known is None else sorted(known)
+    return QUERY if known is None else sorted(known.model_fields)
 
 
 @pytest.fixture

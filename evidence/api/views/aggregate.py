@@ -1,7 +1,7 @@
 """`GET /v1/streams/{stream}/aggregate`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from rest_framework.request import Request
 
@@ -10,7 +10,7 @@ from evidence.access import crypto
 from evidence.access.aggregates import METRICS, SEVERAL, Group, Measure
 from evidence.access.records import VisibleRecords
 from evidence.api import envelopes, list_form
-from evidence.api.base_views import Answer, GrantedView
+from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import (
     ApiWarning,
     parse_conditions,
@@ -29,7 +29,10 @@ from evidence.read import aggregate, filters
 
 
 class AggregateView(GrantedView):
+    """Count, sum and group the records of a stream."""
+
     route = "aggregate"
+    described: ClassVar = {"GET": Described("Aggregation")}
     parameters = Aggregate
     query: Aggregate
 

@@ -5,7 +5,7 @@ shown inline, in a sandbox.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified, StreamingHttpResponse
 from django.http.response import HttpResponseBase
@@ -18,7 +18,7 @@ from typing_extensions import override
 from evidence import limits
 from evidence.access.record_parts import VisibleBlob, read_chunks
 from evidence.api import error_responses
-from evidence.api.base_views import Answer, GrantedView
+from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import target_connection_id
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import InvalidRequest, RangeNotSatisfiable, ResourceLimit
@@ -38,6 +38,7 @@ class BlobView(GrantedView):
     """Stream a blob or a range of it."""
 
     route = "blob"
+    described: ClassVar = {"GET": Described(status="2XX")}
     parameters = Connections
     query: Connections
 
@@ -64,6 +65,7 @@ class BlobsView(GrantedView):
     """Store the bytes of a record's blob. The record refers to them by `blob_ref.blob_id`."""
 
     route = "blobs"
+    described: ClassVar = {"POST": Described("Blob", takes="application/octet-stream")}
     owner_only = True
     parameters = PutBlob
     query: PutBlob

@@ -1,6 +1,6 @@
 """Endpoints for collectors: NDJSON ingest and saved state (contracts 5.3 and 5.4)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.utils import timezone
 from rest_framework.request import Request
@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from evidence import limits
 from evidence.access.grant_states import granted_stream_names
-from evidence.api.base_views import Answer, GrantedView
+from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.envelopes import format_time
 from evidence.api.json_io import read_object
 from evidence.api.query_parameters import target_connection_id
@@ -26,6 +26,7 @@ class IngestView(GrantedView):
     """Store NDJSON lines. A rejected line gets a receipt without its content."""
 
     route = "ingest"
+    described: ClassVar = {"POST": Described("IngestReceipt", takes="application/x-ndjson")}
     owner_only = True
     parameters = Ingest
     query: Ingest
@@ -78,12 +79,19 @@ MAX_STATE_BYTES = 1024 * 1024
 
 
 class StateView(GrantedView):
+    """The saved state of a collector."""
+
     route = "state"
+    described: ClassVar = {
+        "GET": Described("CollectorState"),
+        "PUT": Described("CollectorState", takes="application/json"),
+    }
     owner_only = True
     parameters = CollectorState
     query: CollectorState
 
     def get(self, request: Request, connector_id: str) -> Answer:
+        """Get the state."""
         self._granted_streams(connector_id)
         remembered = get_state(
             connector_id, owner_id=self.scope.owner_id, grant_id=self.query.grant_id
@@ -91,6 +99,7 @@ class StateView(GrantedView):
         return Answer(_state_body(remembered))
 
     def put(self, request: Request, connector_id: str) -> Response:
+        """Store the state."""
         body = read_object(request, max_bytes=MAX_STATE_BYTES)
         state = body.get("state")
         if not isinstance(state, dict):

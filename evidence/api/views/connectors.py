@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evidence.api import envelopes, schema_bodies
-from evidence.api.base_views import Answer, GrantedView
+from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.json_io import read_body, read_object
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
@@ -25,11 +25,16 @@ MAX_DECLARATION_BYTES = 1024 * 1024
 
 class ConnectorsView(GrantedView):
     route = "connectors"
+    described: ClassVar = {
+        "GET": Described("ConnectorList"),
+        "POST": Described("Connector", "2XX", "application/json"),
+    }
     owner_methods: ClassVar = {"POST": Parameters}
     parameters = Connections
     query: Connections
 
     def get(self, request: Request) -> Answer:
+        """List the connectors that the token may read."""
         found = schema.capabilities(self.gate, connection_id=self.query.connection_id)
         response = Response({"object": "list", "data": [_connector(source) for source in found]})
         for notice in self.warnings:  # in this list, the contract has no meta
@@ -58,6 +63,7 @@ class ConnectorView(GrantedView):
     """Return a source declaration as it was posted."""
 
     route = "connector"
+    described: ClassVar = {"GET": Described("Declaration")}
     owner_only = True
 
     def get(self, request: Request, connector_id: str) -> Answer:
@@ -94,6 +100,7 @@ class OwnerConnectionsView(GrantedView):
     """List every connection of the owner, including revoked ones."""
 
     route = "owner connections"
+    described: ClassVar = {"GET": Described("OwnerConnectionList")}
     owner_only = True
     parameters = OwnerConnections
     query: OwnerConnections
@@ -110,6 +117,7 @@ class OwnerConnectionView(GrantedView):
     """Rename a connection."""
 
     route = "owner connection"
+    described: ClassVar = {"PATCH": Described("OwnerConnection", takes="application/json")}
     owner_only = True
 
     def patch(self, request: Request, connection_id: str) -> Response:

@@ -1,14 +1,14 @@
 """Create, change, test and delete event subscriptions (contract 6)."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evidence.access.gate import Gate
-from evidence.api.base_views import Answer, GrantedView
+from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.envelopes import format_time
 from evidence.api.json_io import read_object
 from evidence.errors import InvalidRequest
@@ -23,12 +23,18 @@ class EventSubscriptionsView(GrantedView):
     """List the client's subscriptions, or create one."""
 
     route = "event subscriptions"
+    described: ClassVar = {
+        "GET": Described("SubscriptionList"),
+        "POST": Described("SubscriptionCreated", "201", "SubscriptionRequest"),
+    }
 
     def get(self, request: Request) -> Answer:
+        """List the event subscriptions of the client."""
         rows = subscriptions.list_subscriptions(self.scope)
         return Answer({"data": [subscription_body(row, self.gate) for row in rows]})
 
     def post(self, request: Request) -> Response:
+        """Create an event subscription."""
         content = _members(request, "callback_url", "filters")
         created = subscriptions.create_subscription(
             self.gate,
@@ -51,8 +57,14 @@ class EventSubscriptionView(GrantedView):
     """Show, change or delete a subscription."""
 
     route = "event subscription"
+    described: ClassVar = {
+        "GET": Described("Subscription"),
+        "PATCH": Described("SubscriptionChanged", takes="SubscriptionChange"),
+        "DELETE": Described(status="204"),
+    }
 
     def get(self, request: Request, subscription_id: str) -> Answer:
+        """Get an event subscription."""
         return Answer(
             subscription_body(
                 subscriptions.get_subscription(self.scope, subscription_id), self.gate
@@ -60,6 +72,7 @@ class EventSubscriptionView(GrantedView):
         )
 
     def patch(self, request: Request, subscription_id: str) -> Response:
+        """Enable, disable, or rotate the secret."""
         content = _members(request, "enabled", "rotate_secret")
         changed = subscriptions.update_subscription(
             self.scope,
@@ -72,6 +85,7 @@ class EventSubscriptionView(GrantedView):
         return Response(body | ({} if changed.secret is None else {"secret": changed.secret}))
 
     def delete(self, request: Request, subscription_id: str) -> Response:
+        """Delete an event subscription."""
         subscriptions.delete_subscription(self.scope, subscription_id)
         return Response(status=204)
 
@@ -80,6 +94,7 @@ class EventTestView(GrantedView):
     """Send a test event without data."""
 
     route = "event test"
+    described: ClassVar = {"POST": Described("EventAccepted", "202", "application/json")}
 
     def post(self, request: Request, subscription_id: str) -> Response:
         event_id = subscriptions.queue_test_event(self.scope, subscription_id, now=timezone.now())

@@ -14,7 +14,7 @@ from typing_extensions import override
 from evidence import limits
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api import envelopes, list_form
-from evidence.api.base_views import Answer, GrantedView
+from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import (
     clamp,
     parse_expand,
@@ -85,6 +85,7 @@ def _deletion(view: GrantedView) -> DeleteRecords:
 
 class RecordView(GrantedView):
     route = "record"
+    described: ClassVar = {"GET": Described("Record"), "DELETE": Described(status="204")}
     owner_methods: ClassVar = {"DELETE": DeleteRecords}
     parameters = GetRecord
     query: GetRecord
@@ -92,6 +93,7 @@ class RecordView(GrantedView):
     """Whether the path may also be a field-window request without `field`."""
 
     def get(self, request: Request, stream: str, record_id: str) -> Answer:
+        """Get a record."""
         visible = self.gate.stream(stream, connection_id=self.query.connection_id)
         fields = parse_fields(visible, self.query)
         expansions = parse_expand(self.query, self.gate, visible)
@@ -129,11 +131,15 @@ class RecordView(GrantedView):
             ) from error
 
     def delete(self, request: Request, stream: str, record_id: str) -> Response:
+        """Delete a record."""
         return delete_record(self, stream, record_id)
 
 
 class FieldWindowView(GrantedView):
+    """Read a window of a text field, or verify a quote."""
+
     route = "field window"
+    described: ClassVar = {"GET": Described("FieldWindow")}
     parameters = ReadFieldWindow
     invalid_parameter = InvalidWindow
     missing_parameter = InvalidFieldPath

@@ -12,7 +12,7 @@ from evidence.access import crypto
 from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL
 from evidence.api import envelopes, list_form
-from evidence.api.base_views import Answer, GrantedView
+from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import (
     future_warning,
     page_limit,
@@ -33,6 +33,7 @@ from evidence.read.expansion import Expansion
 
 class RecordsView(GrantedView):
     route = "records"
+    described: ClassVar = {"GET": Described("RecordList"), "DELETE": Described(status="204")}
     owner_methods: ClassVar = {"DELETE": DeleteRecords}
     parameters = ListRecords
     query: ListRecords
@@ -44,6 +45,7 @@ class RecordsView(GrantedView):
     """The records that warnings disclose, each with a field."""
 
     def get(self, request: Request, stream: str) -> Answer:
+        """List the records of a stream, or what changed since a bookmark."""
         self._check_subject()
         if self.query.changes_since is not None:
             return changes.changes_response(self, self.query, stream)
@@ -108,6 +110,7 @@ class RecordsView(GrantedView):
         return shown or envelopes.stream_items(visible, fields=fields)
 
     def delete(self, request: Request, stream: str) -> Response:
+        """Delete all records of a stream."""
         return delete_stream(self, stream)
 
     def _check_subject(self) -> None:

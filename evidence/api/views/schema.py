@@ -6,6 +6,7 @@ The compact body of `/v1/schema` has one string per field (contract 2).
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import orjson
 from rest_framework.request import Request
@@ -13,7 +14,7 @@ from rest_framework.request import Request
 from evidence import limits
 from evidence.access.scope import ConnectionFacts
 from evidence.api import envelopes, schema_bodies
-from evidence.api.base_views import Answer, GrantedView
+from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import ApiWarning
 from evidence.api.schema_bodies import (
     Json,
@@ -126,7 +127,10 @@ TOO_MANY_STREAMS = ApiWarning(
 
 
 class SchemaView(GrantedView):
+    """Describe what this token can read."""
+
     route = "schema"
+    described: ClassVar = {"GET": Described("Schema")}
     conditional = True
     parameters = ReadSchema
     query: ReadSchema
@@ -159,6 +163,7 @@ class StreamsView(GrantedView):
     """List the streams of each connection."""
 
     route = "streams"
+    described: ClassVar = {"GET": Described("StreamList")}
     conditional = True
     parameters = Connections
     query: Connections
@@ -182,6 +187,7 @@ class StreamView(GrantedView):
     """Return the metadata of one stream, as in the schema."""
 
     route = "stream"
+    described: ClassVar = {"GET": Described("StreamMetadata")}
     conditional = True
     parameters = Connections
     query: Connections

@@ -10,7 +10,7 @@ from typing_extensions import override
 from evidence.access import crypto
 from evidence.access.records import VisibleRecords
 from evidence.api import envelopes, list_form, search_bodies
-from evidence.api.base_views import Answer, GrantedView
+from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import page_limit, unmatched_warnings
 from evidence.errors import InvalidRequest, NotFound
 from evidence.json_text import Size
@@ -23,7 +23,10 @@ from evidence.search.semantic import HYBRID, LEXICAL, SEMANTIC
 
 
 class SearchView(GrantedView):
+    """Search records by words, with excerpts that show the matches."""
+
     route = "search"
+    described: ClassVar = {"GET": Described("SearchHits")}
     charges_all_grants = True
     parameters: ClassVar[type[SearchInMode]] = Search
     query: SearchInMode
@@ -182,14 +185,14 @@ class SearchModeView(SearchView):
 
 
 class SemanticSearchView(SearchModeView):
-    """`/v1/search/semantic`, the same as `mode=semantic`."""
+    """Search records by meaning, as with `mode=semantic`."""
 
     route = "semantic search"
     mode = SEMANTIC
 
 
 class HybridSearchView(SearchModeView):
-    """`/v1/search/hybrid`, the same as `mode=hybrid`."""
+    """Search records by words and meaning, as with `mode=hybrid`."""
 
     route = "hybrid search"
     mode = HYBRID
