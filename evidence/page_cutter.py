@@ -5,6 +5,7 @@ adapter uses it for what it renders itself. Pure functions; sizes are UTF-8 byte
 """
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
@@ -264,6 +265,11 @@ def cut_group(group: Json, max_bytes: int) -> Json:
     return {**group, **({"keys": shorter} if "keys" in group else {"key": shorter[0]}), "cut": True}
 
 
+BEFORE_MATCH = 3
+"""One part in so many of the context of a match stands before it: answers mostly follow."""
+_WORD_START = re.compile(r"(?<=\s)(?=\S)")
+
+
 def cut_hit(hit: Json, chars: int) -> Json:
     """Return a search hit with its title and its excerpt cut to about `chars` characters.
 
@@ -291,11 +297,12 @@ def _cut_excerpt(hit: Json, chars: int) -> Json:
     context = max(chars - len(match), chars // 2)
     if len(before) + len(after) <= context:
         return hit
-    kept = max(context // 2, context - len(after))
+    kept = max(context // BEFORE_MATCH, context - len(after))
     if len(before) > kept:
-        start = len(before) - kept
-        before = f"…{before[grapheme_floor(before, start) :]}"
-    shorter = f"{before}<mark>{match}</mark>{clip(after, max(context - kept, context // 2))}"
+        start = grapheme_floor(before, len(before) - kept)
+        word = _WORD_START.search(before, start)
+        before = f"…{before[word.end() if word else start :]}"
+    shorter = f"{before}<mark>{match}</mark>{clip(after, context - kept)}"
     return {**hit, "evidence_excerpts": [{**excerpts[0], "preview_text": shorter}]}
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from evidence.page_cutter import UNUSED_PART, largest_that_fits
+from evidence.page_cutter import UNUSED_PART, cut_hit, largest_that_fits
 from tests.world import PERSONAL, World, mail
 
 LIST = "/v1/streams/messages/records"
@@ -33,3 +33,16 @@ def test_cut_texts_leave_little_room_unused(world: World) -> None:
         room = 40_000 if not more else 30_000
         assert len(body["data"]) == 5
         assert room * (1 - 2 / UNUSED_PART) < size <= 40_000
+
+
+def test_a_cut_excerpt_begins_with_a_word_and_shows_more_after_the_match_than_before() -> None:
+    text = "We looked at several houses last week and <mark>signed</mark> the lease for the one by the canal on Friday."
+    hit = {"evidence_excerpts": [{"field_path": "body", "preview_text": text}]}
+
+    for chars in range(32, 90):
+        shown = cut_hit(hit, chars)["evidence_excerpts"][0]["preview_text"]
+        before, _, after = shown.partition("<mark>")
+        if before != text.partition("<mark>")[0]:
+            assert before.startswith("…")
+            assert f" {before[1:]}<mark>" in text
+            assert len(after) - len("signed</mark>") >= len(before) - 1
