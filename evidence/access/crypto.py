@@ -140,7 +140,7 @@ _DICTIONARY = (
     b'{"k":"records","k":"search","o":"","b":"","q":{"connection_id":"","connector_id":"","streams":"'
     b'","sort":"","filter":"","stream":"transactions","by":"","q":"","mode":"","order":""},"p":{"n":1,'
     b'"t":"2026-01-01T00:00:00+00:00","s":"2026-01-01T00:00:00Z","c":"cin_","s":"messages","r":"'
-    b'","x":null}}'
+    b'","k":null}}'
 )
 """What most cursors contain, so that compression leaves little more than ids."""
 

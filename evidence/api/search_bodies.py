@@ -244,7 +244,7 @@ def _maintenance(found: SearchResult) -> Json:
 
 
 def _note(found: SearchResult, within: str) -> str:
-    note = f"No record{within} has all the words. These have at least one, those with more first."
+    note = f"No record{within} has all the words. These have the most of them."
     absent = ", ".join(
         f"{word!r} (also searched as {' or '.join(map(repr, others))})" if others else repr(word)
         for word in found.absent_words

@@ -23,8 +23,6 @@ from evidence.search.results import (
     HitKey,
     SearchRequest,
     SearchResult,
-    Spellings,
-    WordWeights,
 )
 from evidence.search.semantic import SemanticSearchScope
 
@@ -67,13 +65,10 @@ HIT_DIGEST_BYTES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class HybridProgress:
-    """Content of a cursor: digests of the shown fused hits, the last lexical hit after the window,
-    and the spellings and weights if any word suffices."""
+    """Content of a cursor: digests of the shown fused hits, and the last lexical hit after the window."""
 
     shown: frozenset[bytes] = frozenset()
     last_lexical: CursorState | None = None
-    any_word: Spellings | None = None
-    weights: WordWeights | None = None
 
 
 def search(
@@ -96,10 +91,7 @@ def search(
     if before.last_lexical is not None:
         return _lexical_page(query, searched, request, before, before.last_lexical)
     lexical_result = lexical.search_with_fallback(
-        query,
-        searched,
-        lexical.LexicalPage(FUSION_WINDOW, weights=before.weights),
-        any_word=before.any_word,
+        query, searched, lexical.LexicalPage(FUSION_WINDOW)
     )
     passages = semantic.find_nearest(question, scope, limit=FUSION_WINDOW)
     fused = _fused_page(lexical_result, passages, scope, request, before)
@@ -108,7 +100,7 @@ def search(
         return fused
     room = request.limit - len(fused.hits)
     shown = _shown_digests(before, lexical_result.hits, passages)
-    progress = _fusion_progress(shown, lexical_result)
+    progress = HybridProgress(shown)
     last = lexical.encode_position(lexical_result.hits[-1])
     rest = _lexical_page(query, searched, replace(request, limit=max(room, 1)), progress, last)
     return _append_page(fused, rest, room)
@@ -140,7 +132,7 @@ def _fused_page(
 
     def cursor_state(count: int) -> CursorState:
         digests = before.shown | {_hit_digest(hit.key) for hit in page_hits[:count]}
-        return _encode_progress(_fusion_progress(digests, lexical_result))
+        return _encode_progress(HybridProgress(digests))
 
     return replace(
         lexical_result,
@@ -165,8 +157,8 @@ def _lexical_page(
     hits: list[Hit] = []
     while True:
         after = lexical.decode_position(last)
-        page = lexical.LexicalPage(request.limit, after=after, weights=before.weights)
-        result = lexical.search_with_fallback(query, searched, page, any_word=before.any_word)
+        page = lexical.LexicalPage(request.limit, after=after)
+        result = lexical.search_with_fallback(query, searched, page)
         hits += [hit for hit in result.hits if _hit_digest(hit.key) not in before.shown]
         if hits or not result.has_more:
             break
@@ -215,18 +207,9 @@ def _hit_digest(key: HitKey) -> bytes:
     return hashlib.blake2b("\0".join(key).encode(), digest_size=HIT_DIGEST_BYTES).digest()
 
 
-def _fusion_progress(shown: frozenset[bytes], result: SearchResult) -> HybridProgress:
-    return HybridProgress(shown, any_word=result.any_word, weights=result.weights)
-
-
 def _encode_progress(progress: HybridProgress) -> CursorState:
     digests = base64.b64encode(b"".join(sorted(progress.shown))).decode()
-    return {
-        "h": digests,
-        "b": progress.last_lexical,
-        "x": progress.any_word,
-        "w": progress.weights,
-    }
+    return {"h": digests, "b": progress.last_lexical}
 
 
 def _decode_progress(state: CursorState | None) -> HybridProgress:
@@ -234,4 +217,4 @@ def _decode_progress(state: CursorState | None) -> HybridProgress:
         return HybridProgress()
     digests = base64.b64decode(state["h"])
     shown = (digests[at : at + HIT_DIGEST_BYTES] for at in range(0, len(digests), HIT_DIGEST_BYTES))
-    return HybridProgress(frozenset(shown), state["b"], state["x"], state.get("w"))
+    return HybridProgress(frozenset(shown), state["b"])

@@ -38,6 +38,8 @@ With more candidates the count is a lower bound, and recall is incomplete if a p
 CANDIDATE_BATCH_SIZE = 200
 FREQUENT_COUNT = 1_000
 """Words that so many visible records contain have the weight 1 in a search for any word."""
+MOST_ANY_WORD = 5
+"""Records shown where none has all the words: more would read like matches, and hide that there are none."""
 MAX_WEIGHTED_WORDS = 16
 """With more words, all have the weight 1, because each is counted."""
 UNCOUNTED_LIMIT = 100
@@ -50,14 +52,14 @@ UNCOUNTED_CANDIDATES = 400
 class LexicalPage:
     """Start, length and order of a page.
 
-    ``counted`` is what its first page counted in texts, ``weights`` are those of its words.
+    ``counted`` is what its first page counted in texts, ``shown`` how many hits of any word came before.
     """
 
     limit: int
     newest_first: bool = False
     after: HitPosition | None = None
     counted: tuple[int, bool] | None = None
-    weights: WordWeights | None = None
+    shown: int = 0
     count_phrases: bool = True
 
 
@@ -71,31 +73,18 @@ def search(query: Query, visible: Sequence[VisibleRecords], request: SearchReque
     skipped = [stream for stream in visible if has_streams and not searchable_fields(stream)]
     searched = [stream for stream in visible if searchable_fields(stream)]
     page = LexicalPage(request.limit, request.newest_first, count_phrases=request.count_phrases)
-    any_word = None
     if (state := request.after) is not None:
-        counted, any_word = state["k"] and tuple(state["k"]), state["x"]
-        after = decode_position(state)
-        page = replace(page, after=after, counted=counted, weights=state.get("w"))
-    result = search_with_fallback(query, searched, page, any_word=any_word)
-    return replace(result, skipped=skipped)
+        counted = state["k"] and tuple(state["k"])
+        page = replace(page, after=decode_position(state), counted=counted, shown=state.get("x", 0))
+    return replace(search_with_fallback(query, searched, page), skipped=skipped)
 
 
 def search_with_fallback(
-    query: Query,
-    searched: Sequence[VisibleRecords],
-    page: LexicalPage,
-    *,
-    any_word: Spellings | None = None,
+    query: Query, searched: Sequence[VisibleRecords], page: LexicalPage
 ) -> SearchResult:
-    """Search for all words or, if no record has all, for any word.
-
-    ``any_word`` continues an earlier search for any word, with its spellings.
-    """
-    if any_word is not None:
-        result = _search_any_word(query, searched, page, spellings=any_word)
-        return _with_suggestions(result, any_word, searched)
+    """Search for all words or, if no record has all, return the few with the most of them."""
     result = _search_page(query, searched, page)
-    if page.after is not None or (result.hits and not has_alternatives(query)):
+    if (page.after is not None and not page.shown) or (result.hits and not has_alternatives(query)):
         return result
     absent = _counted_absent(query, result)
     if absent is None:
@@ -133,13 +122,19 @@ def _with_suggestions(
 def _search_any_word(
     query: Query, searched: Sequence[VisibleRecords], page: LexicalPage, *, spellings: Spellings
 ) -> SearchResult:
-    """Search for any word. Words that few visible records contain count more than frequent ones."""
+    """Return at most MOST_ANY_WORD records. Words that few visible records contain count more."""
     languages = query_languages(searched)
     relaxed = match_any_word(query, languages=languages, spellings=spellings)
-    weights = _word_weights(relaxed, searched) if page.weights is None else page.weights
+    weights = _word_weights(relaxed, searched)
     relaxed = match_any_word(query, languages=languages, spellings=spellings, weights=weights)
-    page = replace(page, weights=weights)
-    return _search_page(relaxed, searched, page, any_word=spellings)
+    room = MOST_ANY_WORD - page.shown
+    result = _search_page(relaxed, searched, replace(page, limit=min(page.limit, room)))
+    return replace(
+        result,
+        has_more=result.has_more and page.limit < room,
+        cursor_state=lambda count: {**result.cursor_state(count), "x": page.shown + count},
+        any_word=spellings,
+    )
 
 
 def _word_weights(query: Query, searched: Sequence[VisibleRecords]) -> WordWeights:
@@ -162,11 +157,7 @@ def _count_word(leaf: Leaf, searched: Sequence[VisibleRecords]) -> int:
 
 
 def _search_page(
-    query: Query,
-    searched: Sequence[VisibleRecords],
-    page: LexicalPage,
-    *,
-    any_word: Spellings | None = None,
+    query: Query, searched: Sequence[VisibleRecords], page: LexicalPage
 ) -> SearchResult:
     plans = plan_queries(query, searched)
     from_text = needs_text_check(query, plans)
@@ -178,14 +169,10 @@ def _search_page(
     return SearchResult(
         hits=page_hits,
         has_more=is_full or not read.exhausted,
-        cursor_state=_page_end_encoder(
-            page_hits, any_word=any_word, counted=counted, weights=page.weights
-        ),
+        cursor_state=lambda shown: {**encode_position(page_hits[shown - 1]), "k": counted},
         count=min(count, COUNT_LIMIT),
         lower_bound=not exact,
         complete=read.complete and (read.exhausted or is_full),
-        any_word=any_word,
-        weights=page.weights,
     )
 
 
@@ -268,20 +255,6 @@ def needs_text_check(query: Query, plans: Sequence[StreamQuery]) -> bool:
     return any(
         needs_verification(query, languages=plan.visible.connections[0].languages) for plan in plans
     )
-
-
-def _page_end_encoder(
-    hits: Sequence[Hit],
-    *,
-    any_word: Spellings | None,
-    counted: tuple[int, bool] | None,
-    weights: WordWeights | None,
-) -> Any:
-    def cursor_state(count: int) -> CursorState:
-        position = encode_position(hits[count - 1])
-        return {**position, "x": any_word, "k": counted, "w": weights}
-
-    return cursor_state
 
 
 def encode_position(hit: Hit) -> CursorState:

@@ -215,8 +215,8 @@ class SearchResult:
 
     ``count`` is exact unless ``lower_bound``, and None if nothing was counted. ``complete`` means
     that cursors reach every match; ``window`` is the number of hits fused per ranking. With
-    ``any_word``, hits match any word or any of these spellings, with ``weights``. ``asked`` is the query without
-    stop words, and no visible record matches its ``absent_words``. ``holders`` are the records that
+    ``any_word``, hits match any word or any of these spellings, and are the few with the most of them.
+    ``asked`` is the query without stop words, and no visible record matches its ``absent_words``. ``holders`` are the records that
     the ``suggestions`` disclose. ``cursor_state(n)`` is the cursor after the first ``n`` hits.
     ``waiting`` lists streams with visible texts that have no vector yet; ``reindexing`` lists
     streams that may still be indexed for other languages or by an older analyzer.
@@ -232,7 +232,6 @@ class SearchResult:
     window: int | None = None
     lexical: bool = True
     any_word: Spellings | None = None
-    weights: WordWeights | None = None
     asked: Query | None = None
     absent_words: Sequence[str] = ()
     suggestions: Spellings = field(default_factory=dict)

@@ -368,7 +368,7 @@ def test_absent_words_are_said_of_what_was_searched(world: World) -> None:
     assert canal == (
         f"within connection {WORK}",
         f"No record within connection {WORK} has all the words. "
-        "These have at least one, those with more first. "
+        "These have the most of them. "
         f"Nothing visible within connection {WORK} has 'canal'.",
     )
     within = "after 2026-02-01, before 2026-12-01, in stream messages"
