@@ -42,17 +42,14 @@ def source_label(item: Mapping[str, Any]) -> str:
 
 
 def item_title(item: Mapping[str, Any]) -> str:
-    """Return the item's own title, or else its source, stream and own time, never an import date.
+    """Return the item's own title, or else its source and place, or its source, stream and own time.
 
     A tag in it is escaped, so that it does not look like our mark of a match.
     """
     own_title = item.get("title") or _title_field(item.get("data"))
     if not isinstance(own_title, str) or not own_title.strip():
-        parts = (
-            item.get("display_name") or item.get("connector_key"),
-            item.get("stream"),
-            item.get("authored_at"),
-        )
+        source, place = item.get("display_name") or item.get("connector_key"), item.get("place")
+        parts = (source, place) if place else (source, item.get("stream"), item.get("authored_at"))
         own_title = " / ".join(str(part) for part in parts if part)
     # Invisible characters are escaped, so that few of them can exceed the byte limit.
     title = _escape_tags(" ".join(own_title.split()))
@@ -249,7 +246,7 @@ def _match(excerpt: Mapping[str, Any]) -> str:
 
 def hit_line(hit: Mapping[str, Any], entry: Mapping[str, Any]) -> Json:
     """Return a search hit in text, given its result entry."""
-    names = ("title", "url", "date", "actor", "amount", "money", "word_forms")
+    names = ("title", "url", "date", "actor", "place", "amount", "money", "word_forms")
     line = {
         **id_members(entry["id"], hit.get("connection_id")),
         **{name: entry[name] for name in names if name in entry},
@@ -289,6 +286,8 @@ def hit_entry(hit: Mapping[str, Any], *, public_url: str, position: int = 0) -> 
         entry["date"] = hit["authored_at"]
     if hit.get("actor"):
         entry["actor"] = clip_bytes(_escape_tags(str(hit["actor"])), _MAX_ACTOR_BYTES)
+    if hit.get("place") and str(hit["place"]) not in entry["title"]:
+        entry["place"] = clip_bytes(_escape_tags(str(hit["place"])), _MAX_ACTOR_BYTES)
     if hit.get("amount") is not None:
         entry["amount"] = hit["amount"]
     entry |= {name: hit[name] for name in ("money", *_SOURCE, "word_forms") if hit.get(name)}

@@ -34,6 +34,7 @@ ROLE_LABELS: Mapping[str, str] = {
     "address": "how to reach them",
     "direction": "sent or received",
     "participant": "who took part",
+    "place": "where it was",
     "secondary": "more about it",
     "thread": "the conversation it belongs to",
 }

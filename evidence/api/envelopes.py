@@ -20,7 +20,7 @@ from evidence.record_ids import path_segment
 
 Json = dict[str, Any]
 
-MAX_TITLE_CHARS, MAX_TITLE_BYTES = 160, 320
+MAX_TITLE_CHARS, MAX_TITLE_BYTES, MAX_PLACE_CHARS = 160, 320, 60
 MIN_DOCUMENT_CHARS = 200
 
 
@@ -100,15 +100,16 @@ def title_and_time(visible: VisibleRecords, data: Mapping[str, Any]) -> Json:
     }
 
 
-def actor_and_amount(visible: VisibleRecords, data: Mapping[str, Any]) -> Json:
-    """Return the author and the amount of money by the roles of granted fields."""
+def actor_place_and_amount(visible: VisibleRecords, data: Mapping[str, Any]) -> Json:
+    """Return the author, the place and the amount of money by the roles of granted fields."""
     stream = visible.stream
-    actor = _role_text(data, stream.actor_field)
+    actor, place = (_role_text(data, name) for name in (stream.actor_field, stream.place_field))
     name = stream.amount_field or ""
     amount = data.get(name)
     money = money_texts(stream, {name: amount}, data)
     return {
         **({"actor": clip(actor, MAX_TITLE_CHARS)} if actor else {}),
+        **({"place": clip(place, MAX_PLACE_CHARS)} if place else {}),
         **({"amount": amount} if isinstance(amount, int | float) else {}),
         **({"money": money[name]} if money else {}),
     }
@@ -225,6 +226,7 @@ def role_fields(visible: VisibleRecords, body: Json) -> set[str]:
         "title": stream.heading_field,
         "authored_at": stream.event_time_field,
         "actor": stream.actor_field,
+        "place": stream.place_field,
         "amount": stream.amount_field,
         "money": currency_field(stream, stream.amount_field or ""),
     }

@@ -5,7 +5,7 @@ from typing import Any
 
 from evidence.access.ranking.vectors import MILLIONTHS
 from evidence.api.envelopes import (
-    actor_and_amount,
+    actor_place_and_amount,
     connection_members,
     field_window_link,
     format_time,
@@ -30,7 +30,7 @@ from evidence.search.semantic import HYBRID, LEXICAL
 
 Json = dict[str, Any]
 
-COMPACT_CHARS = 64
+COMPACT_CHARS = 96
 """Width of the excerpt of a compact hit, about."""
 EMBEDDING_NOTE = "Semantic search does not find the newest records there yet; lexical search does."
 REINDEXING_NOTE = (
@@ -60,7 +60,7 @@ def hit_body(found: Hit, *, mode: str) -> Json:
         **_ranking(found, mode),
         "evidence_excerpts": [_excerpt(found, excerpt) for excerpt in found.excerpts],
     }
-    body |= title_and_time(visible, record.data) | actor_and_amount(visible, record.data)
+    body |= title_and_time(visible, record.data) | actor_place_and_amount(visible, record.data)
     if found.excerpts:
         best = found.excerpts[0]
         body["snippet"] = {"field": best.field, "text": excerpt_with_marks(best.text, best.passage)}
@@ -107,7 +107,7 @@ def compact_hit_body(found: Hit) -> Json:
         **connection_members(visible, record),
         "origin": record_origin(visible, record),
         **own,
-        **actor_and_amount(visible, record.data),
+        **actor_place_and_amount(visible, record.data),
         "evidence_excerpts": [
             {
                 "field_path": excerpt.field,

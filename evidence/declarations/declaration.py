@@ -30,6 +30,8 @@ It joins records of one person on the owner's pages and proves nothing about the
 """
 THREAD_ROLE = "thread"
 """Records of a stream with the same value belong to one thread."""
+PLACE_ROLE = "place"
+"""Where a record belongs: the conversation of a message, the location of an event. Hits show it."""
 AMOUNT_TYPE, TEXT_TYPE = "currency", "text"
 DIRECTION_ROLE = "direction"
 """A field that tells whether the owner sent a record, such as its folder."""
@@ -188,6 +190,11 @@ class StreamDeclaration:
     def actor_field(self) -> str | None:
         """The author by name, or else by address or id."""
         return self._first(ACTOR_ROLE) or self._first(ACTOR_ID_ROLE)
+
+    @cached_property
+    def place_field(self) -> str | None:
+        """The first field with the place role."""
+        return self._first(PLACE_ROLE)
 
     @property
     def twin_fields(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import error_of, parsed_text, structured, text_of
 from tests.scenarios import scenario
 from tests.uris import field_window_uri
-from tests.world import BANK, CHAT, PERSONAL, WORK, World
+from tests.world import BANK, CHAT, MAIL, PERSONAL, WORK, World, mail
 
 pytestmark = pytest.mark.django_db
 LEASE = f"{PERSONAL}/messages:m1"
@@ -245,3 +245,24 @@ def test_field_not_granted_is_refused(world: World) -> None:
     )
 
     assert error["code"] == "field_not_granted"
+
+
+def test_a_message_without_title_names_its_conversation(world: World) -> None:
+    document = json.loads(json.dumps(MAIL)) | {"version": "1.1.0"}
+    properties = document["streams"][0]["schema"]["properties"]
+    properties["subject"] = {"type": ["string", "null"]}
+    properties["thread_id"]["x_pdpp_role"] = "place"
+    world.declare(document)
+    world.put(
+        (
+            PERSONAL,
+            "messages",
+            mail("z1", "2026-05-01T10:00:00Z", thread_id="Family", body_text="quokka"),
+        )
+    )
+
+    [hit] = structured(real.call(world.tokens["bob@mcp"], "search", q="quokka"))["results"]
+
+    assert hit["title"] == "Personal mail / Family"
+    [shown] = world.get("/v1/search", q="quokka").body["data"]
+    assert shown["place"] == "Family"
