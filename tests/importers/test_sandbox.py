@@ -346,6 +346,8 @@ def test_every_importer_of_ours_is_in_the_manifest() -> None:
 FORGED = b'{"items":[["f","l",1,[],[],[["documents","k",100,[],[]]],[]]]}'
 MANY = b'{"items":[' + b"[]," * 1_500_000 + b"0]}"
 HUGE = FORGED.replace(b"100", b"%d" % (17 * 1024 * 1024))
+RECORD = b'["documents","k",16777216,[],[]]'
+FIVE = b'{"items":[["f","l",1,[],[],[%b],[]]]}' % b",".join([RECORD] * 5)
 
 
 @pytest.mark.parametrize(
@@ -355,8 +357,9 @@ HUGE = FORGED.replace(b"100", b"%d" % (17 * 1024 * 1024))
         (b"40000000\n", "the importer sent too long a message"),
         (b"%d\n%b" % (len(MANY), MANY), "the importer sent too long a message"),
         (b"%d\n%b" % (len(HUGE), HUGE), "the importer sent something else than a message"),
+        (b"%d\n%b" % (len(FIVE), FIVE), "the importer sent something else than a message"),
     ],
-    ids=["cut payload", "long message", "many values", "huge record"],
+    ids=["cut payload", "long message", "many values", "huge record", "many large records"],
 )
 def test_message_that_is_cut_or_too_long_has_a_receipt_and_the_others_are_imported(
     install: Install, mood: Callable[..., Path], tmp_path: Path, sent: bytes, problem: str
