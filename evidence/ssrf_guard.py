@@ -35,7 +35,8 @@ PRIVATE = _networks(
 )  # fmt: skip
 """Networks of homes, companies and overlays such as Tailscale, and this machine."""
 METADATA = _networks(
-    "100.100.100.200/32", "168.63.129.16/32", "fd00:42::42/128", "fd00:ec2::/32", "fd20:ce::/32",
+    "100.100.100.200/32", "168.63.129.16/32", "fd00:42::42/128", "fd00:100::100:200/128",
+    "fd00:a9fe:a9fe::/48", "fd00:c1::/32", "fd00:ec2::/32", "fd20:ce::/32",
 )  # fmt: skip
 """Where clouds serve the credentials of a machine, outside of link-local and special blocks."""
 

@@ -36,6 +36,7 @@ EMBEDDING = (
 METADATA = (
     "100.100.100.200", "168.63.129.16", "169.254.169.254", "169.254.170.2", "192.0.0.192",
     "fd00:42::42", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fe80::a9fe:a9fe",
+    "fd00:c1::a9fe:a9fe", "fd00:a9fe:a9fe::1", "fd00:100::100:200",
 )  # fmt: skip
 """Where clouds serve the keys of a machine to whatever asks from it."""
 EMBEDDED_METADATA = (
