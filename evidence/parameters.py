@@ -244,13 +244,18 @@ _CURSOR = parameter(
 )
 
 
-class Connections(Parameters):
-    """What every route of connections takes."""
+class OneConnection(Parameters):
+    """The name of a connection, and its name in older clients."""
 
     connection_id: Text | None = parameter("Only this granted connection.", tools="From schema")
     connector_instance_id: Text | None = parameter(
         "Deprecated name of connection_id; the response has a warning.", bound=False
     )
+
+
+class Connections(OneConnection):
+    """What every route of records takes."""
+
     connector_id: Text | None = parameter("Only this connector, by its key or its absolute id.")
 
 
@@ -501,7 +506,7 @@ class PutBlob(Connections):
     mime_type: Text | None = parameter("The media type of the blob.")
 
 
-class CollectorState(Parameters):
+class CollectorState(OneConnection):
     grant_id: Text | None = parameter("The grant that the state belongs to.")
 
 

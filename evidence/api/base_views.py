@@ -44,7 +44,7 @@ from evidence.errors import (
 )
 from evidence.ledger.entries import DisclosedAnswer, DisclosedItem, record_disclosure, recorded_read
 from evidence.models.owners import act_for, acting_for, read_for
-from evidence.parameters import Connections, Parameters, Selection
+from evidence.parameters import OneConnection, Parameters, Selection
 
 logger = logging.getLogger(__name__)
 
@@ -314,15 +314,15 @@ class GrantedView(PublicView):
         ) and scope.kind is not TokenKind.OWNER:
             raise WrongTokenKind(message="This route requires an owner token.")
         self.scope = scope
-        query = self.query if isinstance(self.query, Connections) else Connections()
-        named = query.connection_id
+        query = self.query
+        named = query.connection_id if isinstance(query, OneConnection) else None
         self.affected_grants = self._affected_grants(kwargs.get("stream"), named)
         self.charges_all_grants = self.charges_all_grants or "stream" in kwargs or named is not None
         if any(grant.limits for grant in self.affected_grants):
             check_call_quota(scope, self.affected_grants, now=timezone.now())
         if request.method not in READ_METHODS:  # reads are charged with what they disclose
             charge_call(scope, self._charged_grants, now=timezone.now())
-        self.gate = Gate(scope, connector_id=query.connector_id)
+        self.gate = Gate(scope, connector_id=getattr(query, "connector_id", None))
         self.is_authorized = True
 
     @override

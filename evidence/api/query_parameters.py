@@ -28,6 +28,7 @@ from evidence.errors import (
 from evidence.parameters import (
     Connections,
     KeyedValue,
+    OneConnection,
     ParameterError,
     Parameters,
     Projection,
@@ -84,7 +85,7 @@ def read_parameters(
             ) from None
         refusal = missing if error.kind == "missing" else invalid
         raise refusal(message=str(error), param=error.name) from None
-    if isinstance(parameters, Connections) and parameters.connector_instance_id is not None:
+    if isinstance(parameters, OneConnection) and parameters.connector_instance_id is not None:
         if parameters.connection_id not in (None, parameters.connector_instance_id):
             raise InvalidArgument(
                 message="connection_id and connector_instance_id name different connections.",
@@ -96,7 +97,7 @@ def read_parameters(
 
 def first_warnings(parameters: Parameters) -> list[ApiWarning]:
     """Return the warnings that the parameters themselves call for."""
-    if not isinstance(parameters, Connections) or parameters.connector_instance_id is None:
+    if not isinstance(parameters, OneConnection) or parameters.connector_instance_id is None:
         return []
     return [
         ApiWarning(
@@ -196,12 +197,16 @@ def parse_expand(query: Projection, gate: Gate, visible: VisibleRecords) -> list
     return expansion.parse_expand(gate, visible, names=names, limits=maximums)
 
 
-def target_connection_id(scope: Scope, query: Connections) -> str:
-    """Return the named connection, or the only connection of the connector.
+def target_connection_id(
+    scope: Scope, query: OneConnection, *, connector: str | None = None
+) -> str:
+    """Return the named connection, or the only connection of the connector, which a path may name.
 
     Raises InvalidRequest, ConnectorMismatch, ConnectionNotFound or AmbiguousConnection.
     """
-    named, connector = query.connection_id, query.connector_id
+    named = query.connection_id
+    if isinstance(query, Connections):
+        connector = connector or query.connector_id
     if named is not None:
         _check_same(scope, named, connector)
         return named

@@ -352,14 +352,14 @@ class Migration(migrations.Migration):
             "CollectorState",
             ("id", row_id()),
             owned(),
-            ("source", same("evidence.source", cascade=True)),
+            ("connection", same("evidence.connection", cascade=True)),
             ("grant_id", TextField(db_collation="C", default="")),
             ("state", JSONField()),
             ("updated_at", DateTimeField()),
             constraints=[
                 UniqueConstraint(
-                    fields=("owner", "source", "grant_id"),
-                    name="collector_state_once_per_source_and_grant",
+                    fields=("owner", "connection", "grant_id"),
+                    name="collector_state_once_per_connection_and_grant",
                 )
             ],
         ),

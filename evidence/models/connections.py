@@ -109,9 +109,9 @@ class StreamState(Owned):
 
 
 class CollectorState(Owned):
-    """State that a collector keeps between runs: opaque JSON per source, and optionally per grant."""
+    """State that a collector keeps between runs: JSON by stream, for a connection or one of its grants."""
 
-    source = OwnedKey(Source, cascade=True)
+    connection = OwnedKey(Connection, cascade=True)
     grant_id = models.TextField(default="", db_collation="C")
     state = models.JSONField()
     updated_at = models.DateTimeField()
@@ -119,14 +119,14 @@ class CollectorState(Owned):
     class Meta(Owned.Meta):
         constraints = [
             models.UniqueConstraint(
-                fields=["owner", "source", "grant_id"],
-                name="collector_state_once_per_source_and_grant",
+                fields=["owner", "connection", "grant_id"],
+                name="collector_state_once_per_connection_and_grant",
             )
         ]
 
     @override
     def __str__(self) -> str:
-        return f"state of {self.source_id}"
+        return f"state of {self.connection_id}"
 
 
 class EmbeddedStream(Owned):

@@ -28,6 +28,7 @@ TABLES: Mapping[str, str] = {
     "evidence_disclosedrecord": "names in the ledger",
     "evidence_retention": "retention periods",
     "evidence_streamstate": "stream counters",
+    "evidence_collectorstate": "collector states",
     "evidence_watchedstream": "followed streams",
     "evidence_event": "events",
 }
@@ -52,11 +53,6 @@ DELETE_ADMIN_LOG = """
 DELETE FROM django_admin_log l USING django_content_type t
 WHERE t.id = l.content_type_id AND t.app_label = 'evidence' AND t.model = 'connection'
     AND l.object_id = %s
-"""
-# Collector states belong to the source and can name records. The collectors of other connections of
-# the source start from the beginning.
-DELETE_COLLECTOR_STATES = """
-DELETE FROM evidence_collectorstate WHERE owner_id = %s AND source_id = %s
 """
 
 
@@ -96,13 +92,7 @@ def delete_connection(connection_id: str) -> Counter[str]:
                 cursor.execute(DELETE_ALL.format(table=table), key)
                 removed[kind] += cursor.rowcount
         cursor.execute(DELETE_ADMIN_LOG, [connection_id])
-        cursor.execute(
-            "DELETE FROM evidence_connection WHERE owner_id = %s AND connection_id = %s"
-            " RETURNING owner_id, source_id",
-            key,
-        )
-        cursor.execute(DELETE_COLLECTOR_STATES, cursor.fetchone())
-        removed["collector states"] += cursor.rowcount
+        cursor.execute(DELETE_ALL.format(table="evidence_connection"), key)
         for data in app_data.registered():
             data.connection_deleted()
     removed["connections"] += 1

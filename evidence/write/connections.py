@@ -216,25 +216,27 @@ def _validate_languages(languages: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """Collector state by stream, as JSON; ``updated_at`` is None if nothing was saved."""
+    """Collector state of a connection by stream, as JSON; ``updated_at`` is None if nothing was saved."""
 
+    connection_id: str
     connector_key: str
     grant_id: str | None
     state: Mapping[str, Any]
     updated_at: datetime | None
 
 
-def get_state(connector_id: str, *, owner_id: str, grant_id: str | None = None) -> SavedState:
-    """Return the saved state of a source. Raises ``NotFound`` if the source is not declared."""
-    source = get_source(connector_id, owner_id=owner_id)
-    row = CollectorState.unscoped.filter(source=source, grant_id=grant_id or "").first()
+def get_state(connection_id: str, *, owner_id: str, grant_id: str | None = None) -> SavedState:
+    """Return the saved state of a connection. Raises ``ConnectionNotFound``."""
+    source = get_connection(connection_id, owner_id=owner_id).source
+    states = CollectorState.unscoped.filter(connection_id=connection_id, grant_id=grant_id or "")
+    row = states.first()
     if row is None:
-        return SavedState(source.connector_key, grant_id, {}, None)
-    return SavedState(source.connector_key, grant_id, row.state, row.updated_at)
+        return SavedState(connection_id, source.connector_key, grant_id, {}, None)
+    return SavedState(connection_id, source.connector_key, grant_id, row.state, row.updated_at)
 
 
 def put_state(
-    connector_id: str,
+    connection_id: str,
     *,
     state: Mapping[str, Any],
     owner_id: str,
@@ -244,11 +246,11 @@ def put_state(
 ) -> SavedState:
     """Save the state of the streams in ``state``; other streams are unchanged (contract 5.4).
 
-    ``within`` lists the streams of the grant. Raises ``NotFound`` for an undeclared source,
-    ``StreamNotDeclared`` for an undeclared stream, ``InvalidRequest`` for a stream outside the
-    grant or a value that is not a JSON object.
+    ``within`` lists the streams of the grant. Raises ``ConnectionNotFound``, ``StreamNotDeclared``
+    for an undeclared stream, ``InvalidRequest`` for a stream outside the grant or a value that is
+    not a JSON object.
     """
-    source = get_source(connector_id, owner_id=owner_id)
+    source = get_connection(connection_id, owner_id=owner_id).source
     _validate_state(state, source)
     outside = set() if within is None else state.keys() - within
     if outside:
@@ -257,7 +259,7 @@ def put_state(
         )
     with transaction.atomic():
         row, is_new = CollectorState.unscoped.select_for_update().get_or_create(
-            source=source,
+            connection_id=connection_id,
             grant_id=grant_id or "",
             defaults={"state": dict(state), "updated_at": now},
         )
@@ -265,7 +267,7 @@ def put_state(
             row.state = {**row.state, **state}
             row.updated_at = now
             row.save(update_fields=["state", "updated_at"])
-    return SavedState(source.connector_key, grant_id, row.state, row.updated_at)
+    return SavedState(connection_id, source.connector_key, grant_id, row.state, row.updated_at)
 
 
 def _validate_state(state: object, source: Source) -> None:

@@ -159,13 +159,11 @@ def delete_quotes(connection_id: str, *, before: datetime | None = None) -> Coun
 def delete_collector_state(connection_id: str, stream: str, record_key: str | None = None) -> int:
     """Delete a stream's collector state, or only a state that mentions the record.
 
-    Returns the number of states changed. A state belongs to a source, so collectors of its other
-    connections may start from the beginning.
+    Returns the number of states changed.
     """
     changed = 0
     with transaction.atomic():
-        source_id = Connection.unscoped.values_list("source_id", flat=True).get(pk=connection_id)
-        states = CollectorState.unscoped.select_for_update().filter(source_id=source_id)
+        states = CollectorState.unscoped.select_for_update().filter(connection_id=connection_id)
         for row in states.order_by("pk"):
             if stream in row.state and (
                 record_key is None or record_key in _all_text(row.state[stream])

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from tests.world import MAIL, Answer, World
+from tests.world import CHAT, MAIL, PERSONAL, WORK, Answer, World
 
-STATE = "/v1/state/mail"
+STATE = "/v1/state/workspace"
+MAILBOXES = "/v1/state/mail"
 
 
 def put(world: World, body: Any, path: str = STATE, who: str = "alice", **query: str) -> Answer:
@@ -24,8 +25,11 @@ def test_what_was_put_comes_back(world: World) -> None:
 
     assert left.status == 200
     assert left.body == world.get(STATE, "alice").body
-    assert set(left.body) == {"object", "connector_id", "grant_id", "state", "updated_at"}
-    assert (left.body["connector_id"], left.body["grant_id"]) == ("mail", None)
+    assert set(left.body) == {
+        "object", "connector_id", "connection_id", "grant_id", "state", "updated_at",
+    }  # fmt: skip
+    assert (left.body["connector_id"], left.body["connection_id"]) == ("workspace", CHAT)
+    assert left.body["grant_id"] is None
     assert left.body["state"] == {"messages": {"cursor": "x"}}
 
 
@@ -40,20 +44,50 @@ def test_the_absolute_id_means_the_same(world: World) -> None:
         world,
         {"state": {"messages": 1}},
         "/v1/state/https:%2F%2Fregistry.example%2Fconnectors%2Fmail",
+        connection_id=WORK,
     )
 
-    assert world.get(STATE, "alice").body["state"] == {"messages": 1}
+    assert world.get(MAILBOXES, "alice", connection_id=WORK).body["state"] == {"messages": 1}
     assert MAIL["connector_id"] == "https://registry.example/connectors/mail"
 
 
-def test_a_grant_has_a_state_of_its_own_within_its_streams(world: World) -> None:
-    grant_id = world.grants["bob"][0].grant_id
-    left = put(world, {"state": {"messages": 1}}, grant_id=grant_id)
-    assert (left.status, left.body["grant_id"]) == (200, grant_id)
-    assert world.get(STATE, "alice", grant_id=grant_id).body["state"] == {"messages": 1}
-    assert world.get(STATE, "alice").body["state"] == {}
+@pytest.mark.parametrize("name", ["connection_id", "connector_instance_id"])
+def test_each_connection_has_a_state_of_its_own(world: World, name: str) -> None:
+    put(world, {"state": {"messages": {"cursor": "p"}}}, MAILBOXES, **{name: PERSONAL})
+    put(world, {"state": {"messages": {"cursor": "w"}}}, MAILBOXES, **{name: WORK})
 
-    outside = put(world, {"state": {"threads": 1}}, grant_id=grant_id)
+    kept = world.get(MAILBOXES, "alice", **{name: PERSONAL}).body
+    assert (kept["state"], kept["connection_id"]) == ({"messages": {"cursor": "p"}}, PERSONAL)
+    other = world.get(MAILBOXES, "alice", **{name: WORK}).body
+    assert (other["state"], other["connection_id"]) == ({"messages": {"cursor": "w"}}, WORK)
+
+
+def test_a_state_of_one_of_several_connections_names_it(world: World) -> None:
+    for answer in (
+        world.get(MAILBOXES, "alice"),
+        put(world, {"state": {"messages": 1}}, MAILBOXES),
+    ):
+        assert (answer.status, answer.error["code"]) == (409, "ambiguous_connection")
+        candidates = [each["connection_id"] for each in answer.error["available_connections"]]
+        assert sorted(candidates) == [PERSONAL, WORK]
+
+    for unknown, code in (
+        ("cin_none", "connection_not_found"),
+        (CHAT, "connector_instance_connector_mismatch"),
+    ):
+        answer = put(world, {"state": {"messages": 1}}, MAILBOXES, connection_id=unknown)
+        assert answer.error["code"] == code
+
+
+def test_a_grant_has_a_state_of_its_own_within_its_streams(world: World) -> None:
+    grant_id, named = world.grants["bob"][0].grant_id, {"connection_id": PERSONAL}
+    left = put(world, {"state": {"messages": 1}}, MAILBOXES, grant_id=grant_id, **named)
+    assert (left.status, left.body["grant_id"]) == (200, grant_id)
+    kept = world.get(MAILBOXES, "alice", grant_id=grant_id, **named)
+    assert kept.body["state"] == {"messages": 1}
+    assert world.get(MAILBOXES, "alice", **named).body["state"] == {}
+
+    outside = put(world, {"state": {"threads": 1}}, MAILBOXES, grant_id=grant_id, **named)
     assert (outside.status, outside.error["param"]) == (400, "state")
 
 

@@ -47,7 +47,7 @@ def marked(world: World, settings: Any, tmp_path: Any) -> World:
     world.embed()
     put_blob(PERSONAL, stream="messages", record_key=KEY, media_type="text/plain",
              chunks=[MARK.encode() * 9], now=NOW)  # fmt: skip
-    put_state("mail", state={"messages": {"last": KEY}}, owner_id=world.owner_id, now=NOW)
+    put_state(PERSONAL, state={"messages": {"last": KEY}}, owner_id=world.owner_id, now=NOW)
     run = ImportRun.unscoped.create(run_id="imp_1", owner_id=world.owner_id, kind="mail",
         connection_id=PERSONAL, label="mail.mbox", fingerprint="f", started_at=NOW, updated_at=NOW,
         status="finished")  # fmt: skip

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from evidence.errors import InvalidRequest, NotFound, StreamNotDeclared
+from evidence.errors import ConnectionNotFound, InvalidRequest, StreamNotDeclared
 from evidence.write.connections import get_state, put_state
-from tests.world import NOW, World
+from tests.world import NOW, PERSONAL, WORK, World
 
 
-def put(world: World, state: Any, key: str = "mail", **more: Any) -> None:
-    put_state(key, state=state, owner_id=world.owner_id, now=NOW, **more)
+def put(world: World, state: Any, connection_id: str = PERSONAL, **more: Any) -> None:
+    put_state(connection_id, state=state, owner_id=world.owner_id, now=NOW, **more)
 
 
-def get(world: World, key: str = "mail", **more: Any) -> Any:
-    return get_state(key, owner_id=world.owner_id, **more)
+def get(world: World, connection_id: str = PERSONAL, **more: Any) -> Any:
+    return get_state(connection_id, owner_id=world.owner_id, **more)
 
 
 def test_initial_state_is_empty(world: World) -> None:
@@ -31,12 +31,12 @@ def test_state_is_stored_per_stream(world: World) -> None:
     assert kept.updated_at == NOW
 
 
-def test_state_is_separate_per_grant_and_source(world: World) -> None:
+def test_state_is_separate_per_grant_and_connection(world: World) -> None:
     put(world, {"messages": 1})
     put(world, {"messages": 2}, grant_id="grt_1")
     assert get(world).state == {"messages": 1}
     assert get(world, grant_id="grt_1").state == {"messages": 2}
-    assert get(world, "workspace").state == {}
+    assert get(world, WORK).state == {}
 
 
 def test_undeclared_stream_is_refused(world: World) -> None:
@@ -44,10 +44,10 @@ def test_undeclared_stream_is_refused(world: World) -> None:
         put(world, {"nothing": 1})
 
 
-def test_undeclared_source_is_refused(world: World) -> None:
-    with pytest.raises(NotFound):
+def test_unknown_connection_is_refused(world: World) -> None:
+    with pytest.raises(ConnectionNotFound):
         put(world, {}, "nothing")
-    with pytest.raises(NotFound):
+    with pytest.raises(ConnectionNotFound):
         get(world, "nothing")
 
 

@@ -337,6 +337,7 @@ WRITE_SCHEMAS: dict[str, Json] = {
         {
             "object": {"const": "collector_state"},
             "connector_id": STRING,
+            "connection_id": STRING,
             "grant_id": nullable(STRING),
             "state": ANY_OBJECT,
             "updated_at": nullable(MOMENT),

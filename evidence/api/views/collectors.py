@@ -14,7 +14,7 @@ from evidence.api.json_io import read_object
 from evidence.api.query_parameters import target_connection_id
 from evidence.errors import InvalidRequest, ResourceLimit
 from evidence.parameters import CollectorState, Ingest
-from evidence.write.connections import SavedState, get_state, put_state
+from evidence.write.connections import SavedState, get_source, get_state, put_state
 from evidence.write.ingest import IngestResult, ingest_stream
 from evidence.write.ndjson import read_lines
 from evidence.write.receipts import Receipt
@@ -79,7 +79,7 @@ MAX_STATE_BYTES = 1024 * 1024
 
 
 class StateView(GrantedView):
-    """The saved state of a collector."""
+    """The state of one connection, or of one grant of its source, between runs of its collector."""
 
     route = "state"
     described: ClassVar = {
@@ -94,7 +94,9 @@ class StateView(GrantedView):
         """Get the state."""
         self._granted_streams(connector_id)
         remembered = get_state(
-            connector_id, owner_id=self.scope.owner_id, grant_id=self.query.grant_id
+            self._connection_id(connector_id),
+            owner_id=self.scope.owner_id,
+            grant_id=self.query.grant_id,
         )
         return Answer(_state_body(remembered))
 
@@ -105,7 +107,7 @@ class StateView(GrantedView):
         if not isinstance(state, dict):
             raise InvalidRequest(message="The request body takes one member, state.", param="state")
         remembered = put_state(
-            connector_id,
+            self._connection_id(connector_id),
             state=state,
             owner_id=self.scope.owner_id,
             now=timezone.now(),
@@ -113,6 +115,11 @@ class StateView(GrantedView):
             within=self._granted_streams(connector_id),
         )
         return Response(_state_body(remembered))
+
+    def _connection_id(self, connector_id: str) -> str:
+        """Return the named connection of the connector, or its only one."""
+        get_source(connector_id, owner_id=self.scope.owner_id)
+        return target_connection_id(self.scope, self.query, connector=connector_id)
 
     def _granted_streams(self, connector_id: str) -> frozenset[str] | None:
         """Return the streams of the grant that the state belongs to, if any."""
@@ -127,6 +134,7 @@ def _state_body(remembered: SavedState) -> dict[str, Any]:
     return {
         "object": "collector_state",
         "connector_id": remembered.connector_key,
+        "connection_id": remembered.connection_id,
         "grant_id": remembered.grant_id,
         "state": dict(remembered.state),
         "updated_at": format_time(remembered.updated_at),
