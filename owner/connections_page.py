@@ -17,6 +17,7 @@ from evidence.models.connections import Connection, StreamState
 from evidence.models.owners import current_owner
 from evidence.write.connections import is_name_taken, set_languages, validate_identities
 from evidence.write.erasure_orders import ErasureScope
+from evidence.write.targets import connection_targets
 from owner.form_fields import PlainForm, language_choices, set_choices, validate_printable
 from owner.permissions import owner_required
 from owner.records import connection_streams, erasure_pages
@@ -55,15 +56,23 @@ class ConnectionForm(PlainForm[Connection]):
         help_text="One per line. Apps learn from them which records you wrote. All other"
         " records count as written by others.",
     )
+    replaces = forms.BooleanField(
+        label="Replace records of streams that only grow",
+        required=False,
+        help_text="A collector may send a record again after it changed. Without this, the stored"
+        " record stays, and the collector gets a receipt.",
+    )
     status = forms.ChoiceField(label="Status", widget=forms.RadioSelect)
 
     class Meta:
         model = Connection
-        fields = ("display_name", "languages", "identities", "status")
+        fields = ("display_name", "languages", "identities", "replaces", "status")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         set_choices(self, "languages", language_choices(self.instance.languages))
+        if not any(target.is_append_only for target in connection_targets(self.instance)):
+            del self.fields["replaces"]
         self.initial["identities"] = "\n".join(self.instance.identities)
         offered = [s for s in Status if s != Status.DRAFT or self.instance.status == Status.DRAFT]
         set_choices(self, "status", [(each.value, MEANINGS[each]) for each in offered])
@@ -128,8 +137,7 @@ def _save(form: ConnectionForm) -> None:
     connection.updated_at = timezone.now()
     if "display_name" in form.changed_data:
         connection.labelled_by_owner = True
-    connection.save(
-        update_fields=["display_name", "labelled_by_owner", "identities", "status", "updated_at"]
-    )
+    changed = [name for name in ("identities", "replaces", "status") if name in form.fields]
+    connection.save(update_fields=["display_name", "labelled_by_owner", *changed, "updated_at"])
     if "languages" in form.changed_data:
         set_languages(connection.pk, languages=connection.languages, now=connection.updated_at)

@@ -103,7 +103,7 @@ def _stream(node: Node) -> StreamDeclaration:
         description=node.get("description"),
         label=display.get("label"),
         detail=display.get("detail"),
-        semantics=node["semantics"],
+        semantics="mutable_state" if node["semantics"] == "mutable_state" else "append_only",
         primary_key=tuple(node["primary_key"]),
         cursor_field=node.get("cursor_field"),
         consent_time_field=node.get("consent_time_field"),

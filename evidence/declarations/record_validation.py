@@ -38,15 +38,15 @@ class RecordValidator:
     def __init__(self, stream: StreamDeclaration) -> None:
         self._validator = jsonschema_rs.Draft202012Validator(
             dict(stream.schema),
-            # Formats are annotations in this dialect; only times are checked, in _find_format_error.
+            # Formats are annotations in this dialect; see find_unparsed_times.
             validate_formats=False,
             offline=True,
             pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS),
         )
         self._time_fields = tuple(
-            (name, field.kind == "date")
-            for name, field in stream.fields.items()
-            if field.kind in {"time", "date"}
+            field
+            for field in stream.fields.values()
+            if field.kind in {"time", "date"} or field.name == stream.consent_time_field
         )
 
     def find_error(self, data: object) -> str | None:
@@ -64,14 +64,16 @@ class RecordValidator:
             return _describe(error)
         except ValueError:  # a surrogate or a value that is not JSON
             return "$: encoding"
-        return self._find_format_error(data)
-
-    def _find_format_error(self, data: Mapping[str, object]) -> str | None:
-        for name, is_date in self._time_fields:
-            value = data.get(name)
-            if isinstance(value, str) and not _is_time(value, is_date):
-                return f"$.{name}: format"
         return None
+
+    def find_unparsed_times(self, data: Mapping[str, object]) -> list[str]:
+        """Return the fields of a valid record whose values are not the times that they declare."""
+        return [
+            field.name
+            for field in self._time_fields
+            if data.get(field.name) not in (None, "")
+            and values.declared_time(field, data[field.name]) is None
+        ]
 
 
 def record_key(stream: StreamDeclaration, data: Mapping[str, object], key: object) -> str:
@@ -132,11 +134,6 @@ def _key_part(value: object) -> str:
 
 def _invalid_key() -> InvalidRecordError:
     return InvalidRecordError("invalid_record_key", path="$.key")
-
-
-def _is_time(value: str, is_date: bool) -> bool:  # noqa: FBT001
-    has_time = len(value) > len("2026-11-21")
-    return has_time is not is_date and values.parse_instant(value) is not None
 
 
 def _describe(error: jsonschema_rs.ValidationError) -> str:

@@ -86,22 +86,24 @@ def needs_reindex(previous: Layout | None, current: Layout) -> frozenset[str]:
     )
 
 
-def typed_columns(layout: StreamLayout, data: Mapping[str, object]) -> TypedColumns:
+def typed_columns(
+    layout: StreamLayout, data: Mapping[str, object], *, fields: Mapping[str, Field]
+) -> TypedColumns:
     """Return the typed arrays of a record, as wide as the layout.
 
-    Missing values and values of another type are null.
+    Missing values and values of another type are null, and so is what ``fields`` do not declare.
     """
     widths = layout["widths"]
     row = TypedColumns([None] * widths["n"], [None] * widths["t"], [None] * widths["w"])
     for name, (slot, position) in layout["typed"].items():
-        value = data.get(name)
-        if value is None:
+        value, field = data.get(name), fields.get(name)
+        if value is None or field is None:
             continue
         index = position - 1
         if slot == "n":
             row.numbers[index] = values.to_number(value)
         elif slot == "t":
-            row.times[index] = values.parse_instant(value)
+            row.times[index] = values.declared_time(field, value)
         else:
             row.words[index] = values.indexed_text(value)
     return row

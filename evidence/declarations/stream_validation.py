@@ -7,6 +7,7 @@ from typing import Final
 from evidence import limits
 from evidence.declarations.errors import DeclarationErrorCode, DocumentNode
 from evidence.declarations.query_capabilities import (
+    NUMBER_KINDS,
     ORDERED_KINDS,
     SCALAR_KINDS,
     TIME_KINDS,
@@ -17,7 +18,10 @@ from evidence.declarations.query_capabilities import (
 )
 from evidence.declarations.schema_validation import check_relation_name, check_stream_schema
 
-SEMANTICS: Final = ("append_only", "mutable_state")
+SEMANTICS: Final = ("append_only", "mutable_state", "append")
+"""The last is what some manifests of the reference write for the first."""
+CONSENT_TIME_KINDS: Final = TIME_KINDS | NUMBER_KINDS
+"""A number is a time where its format says Unix seconds; elsewhere the records have no time."""
 CARDINALITIES: Final = ("has_many", "has_one")
 
 Streams = Mapping[str, FieldTypesByName]
@@ -46,7 +50,10 @@ def _check_roles(stream: DocumentNode, *, fields: FieldTypesByName) -> None:
     check = partial(check_field, fields=fields, code=DeclarationErrorCode.INVALID_FIELD_TYPE)
     for item, name in stream.member("primary_key").unique_strings(required=True, min_items=1):
         check(item, name, is_allowed=of_kind(SCALAR_KINDS))
-    for member, kinds in (("cursor_field", ORDERED_KINDS), ("consent_time_field", TIME_KINDS)):
+    for member, kinds in (
+        ("cursor_field", ORDERED_KINDS),
+        ("consent_time_field", CONSENT_TIME_KINDS),
+    ):
         node = stream.member(member)
         field_name = node.string()
         if field_name is not None:

@@ -45,6 +45,37 @@ def parse_instant(value: object) -> datetime | None:
     return _parse_instant(value) if isinstance(value, str) else None
 
 
+PLAUSIBLE_YEARS: Final = range(1900, 2101)
+DATE_CHARS: Final = len("2026-11-21")
+UNIX_TIME: Final = "unix-time"
+"""The format with which a schema says that an integer counts the seconds since 1970."""
+
+
+def declared_time(field: Field, value: object) -> datetime | None:
+    """Return the instant of a value whose field declares a date, a time or Unix seconds.
+
+    None if the value does not parse as what the format says, or lies outside PLAUSIBLE_YEARS: it is
+    stored and shown, and has no place in filters, order and time ranges.
+    """
+    if field.kind in {"time", "date"}:
+        is_date = isinstance(value, str) and len(value) <= DATE_CHARS
+        instant = parse_instant(value) if is_date is (field.kind == "date") else None
+    elif field.format == UNIX_TIME:
+        instant = _unix_time(value)
+    else:
+        return None
+    return instant if instant is not None and instant.year in PLAUSIBLE_YEARS else None
+
+
+def _unix_time(value: object) -> datetime | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    try:
+        return datetime.fromtimestamp(value, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 # The time of a record is parsed for the schema, the sort key, the time range and a typed column.
 @lru_cache(maxsize=256)
 def _parse_instant(value: str) -> datetime | None:
@@ -145,11 +176,10 @@ def truncate_text(text: str) -> str:
     return encoded[:INDEXED_TEXT_BYTES].decode("utf-8", "ignore")
 
 
-def _text_key(field: Field, value: str) -> str:
+def _text_key(field: Field, value: str) -> str | None:
     if field.kind in {"time", "date"}:
-        instant = parse_instant(value)
-        if instant is not None:
-            return sort_key(field, instant) or ""
+        instant = declared_time(field, value)
+        return None if instant is None else sort_key(field, instant)
     return "s" + truncate_text(value)
 
 
@@ -250,7 +280,7 @@ def _time(field: Field, text: str) -> datetime:
 
 
 def _date(field: Field, text: str) -> datetime:
-    instant = parse_instant(text) if len(text) == len("2026-11-21") else None
+    instant = parse_instant(text) if len(text) == DATE_CHARS else None
     if instant is None:
         raise FilterValueError(f"{field.name} takes a date, such as 2026-11-21.")
     return instant

@@ -308,6 +308,7 @@ class Migration(migrations.Migration):
             ),
             ("indexed_analyser", SmallIntegerField(db_default=0, default=0, editable=False)),
             ("reindexing", JSONField(editable=False, null=True)),
+            ("replaces", BooleanField(db_default=False, default=False)),
             ("demo", BooleanField(default=False, editable=False)),
             ("change_seq", BigIntegerField(default=0, editable=False)),
             ("pruned_seq", BigIntegerField(db_default=0, default=0, editable=False)),

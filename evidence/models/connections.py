@@ -48,6 +48,8 @@ class Connection(Owned):
     )
     indexed_analyser = models.SmallIntegerField(default=0, db_default=0, editable=False)
     reindexing = models.JSONField(null=True, editable=False)
+    replaces = models.BooleanField(default=False, db_default=False)
+    """Whether a record of an append-only stream may be replaced by another one with its key."""
     demo = models.BooleanField(default=False, editable=False)
     change_seq = models.BigIntegerField(default=0, editable=False)
     # Changes above `pruned_seq` are stored, and so are all changes since `changes_kept_since`.

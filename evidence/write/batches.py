@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from evidence.declarations.errors import child_path
 from evidence.declarations.record_validation import InvalidRecordError, record_key
 from evidence.declarations.values import parse_instant
 from evidence.write.derivation import Derived, derive
@@ -150,6 +151,16 @@ def _record_key(given_key: object, data: Mapping[str, Any], target: Target) -> s
         raise LineRejectedError(ReceiptCode(error.code), path=error.path) from None
 
 
+def _unparsed_times(record: "PreparedRecord") -> list[Receipt]:
+    """Return a receipt for each declared time of a record that does not parse."""
+    if record.derived is None:
+        return []
+    entry = record.entry
+    names = entry.target.validator.find_unparsed_times(entry.data)
+    code = ReceiptCode.TIME_NOT_USED
+    return [Receipt(entry.line, code, child_path("$.data", name)) for name in names]
+
+
 BATCH_LINES = 1_000
 BATCH_BYTES = 2 * 1024 * 1024
 
@@ -217,7 +228,9 @@ class BatchPreparer:
         batch.lines += 1
         batch.size += len(line.content or b"")
         try:
-            batch.records.append(self._prepare(line))
+            record = self._prepare(line)
+            batch.records.append(record)
+            batch.receipts += _unparsed_times(record)
         except LineRejectedError as error:
             batch.receipts.append(Receipt(line.number, error.code, error.path, error.reason))
 

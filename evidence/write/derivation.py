@@ -18,7 +18,7 @@ from evidence.declarations.storage_layout import (
     owner_code,
     typed_columns,
 )
-from evidence.declarations.values import parse_instant, sort_key
+from evidence.declarations.values import declared_time, sort_key
 from evidence.search.analysis import VERSION
 from evidence.search.analysis.tsvector import IndexedField, encode_lexemes
 from evidence.write import copy_format
@@ -115,8 +115,8 @@ class Derived(NamedTuple):
 def derive(target: Target, *, key: str, data: Mapping[str, Any]) -> Derived:
     """Compute the columns of a record that do not depend on its history."""
     stream, layout = target.stream, target.layout
-    consent_time = parse_instant(data.get(stream.consent_time_field or ""))
-    typed = typed_columns(layout, data)
+    consent_time = _consent_time(stream, data)
+    typed = typed_columns(layout, data, fields=stream.fields)
     row = b"\t".join(
         (
             copy_format.text(target.owner_id),
@@ -141,6 +141,11 @@ def record_row(derived: Derived, state: StoredRecord) -> bytes:
     times = copy_format.json(state.field_emitted) if state.field_emitted else copy_format.NULL
     row = (derived.row, copy_format.timestamp(state.emitted_at), times, b"%d" % state.change_seq)
     return b"\t".join(row) + b"\n"
+
+
+def _consent_time(stream: StreamDeclaration, data: Mapping[str, Any]) -> datetime | None:
+    name = stream.consent_time_field
+    return None if name is None else declared_time(stream.fields[name], data.get(name))
 
 
 def _sort_key(stream: StreamDeclaration, data: Mapping[str, Any]) -> str | None:

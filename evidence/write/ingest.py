@@ -17,7 +17,7 @@ from evidence.write import targets
 from evidence.write.batches import Batch, BatchPreparer, StreamAddress
 from evidence.write.disk_usage import check_disk_limit
 from evidence.write.ndjson import NdjsonLine
-from evidence.write.receipts import Receipt, ReceiptCode
+from evidence.write.receipts import NOTICES, Receipt, ReceiptCode
 from evidence.write.reindex import IndexMaintenance
 from evidence.write.writer import IngestRun, WriteResult, storage_errors, write_batch
 
@@ -118,6 +118,7 @@ class IngestResult:
     deleted: int = 0
     unchanged: int = 0
     duplicates: int = 0
+    times_not_used: int = 0
     by_code: Counter[ReceiptCode] = field(default_factory=Counter)
     receipts: list[Receipt] = field(default_factory=list)
     notices: list[Receipt] = field(default_factory=list)
@@ -234,15 +235,20 @@ def _add_batch(
     outcome.deleted += result.deleted
     outcome.unchanged += result.unchanged
     outcome.new_lines, outcome.changed_lines = result.new_lines, result.changed_lines
-    for receipt in sorted(batch.receipts + result.receipts, key=lambda receipt: receipt.line):
+    receipts = sorted(batch.receipts + result.receipts, key=lambda receipt: receipt.line)
+    rejected = {receipt.line for receipt in receipts if receipt.code not in NOTICES}
+    for receipt in receipts:
+        if receipt.code is ReceiptCode.TIME_NOT_USED and receipt.line in rejected:
+            continue
         _add_receipt(outcome, receipt)
         if on_receipt is not None:
             on_receipt(receipt)
 
 
 def _add_receipt(outcome: IngestResult, receipt: Receipt) -> None:
-    if receipt.code is ReceiptCode.DUPLICATE_KEY:
-        outcome.duplicates += 1
+    if receipt.code in NOTICES:
+        outcome.duplicates += receipt.code is ReceiptCode.DUPLICATE_KEY
+        outcome.times_not_used += receipt.code is ReceiptCode.TIME_NOT_USED
         receipts = outcome.notices
     else:
         outcome.by_code[receipt.code] += 1

@@ -13,7 +13,7 @@ from evidence.errors import ConnectionNotFound
 from evidence.models.owners import current_owner
 
 LOCK_CONNECTIONS = """
-SELECT c.connection_id, c.change_seq, c.status, c.languages, s.current_declaration_id
+SELECT c.connection_id, c.change_seq, c.status, c.languages, s.current_declaration_id, c.replaces
 FROM evidence_connection c JOIN evidence_source s ON s.owner_id = c.owner_id AND s.id = c.source_id
 WHERE c.owner_id = %s AND c.connection_id = ANY(%s)
 ORDER BY c.connection_id
@@ -33,6 +33,7 @@ class LockedConnection:
     status: str
     languages: list[str]
     declaration_id: int | None
+    replaces: bool
     suppresses: bool = False
 
     def next_seq(self) -> int:

@@ -35,6 +35,12 @@ class ReceiptCode(StrEnum):
     SUPPRESSED = "suppressed"
     # Stored, replacing a different earlier line of the same import
     DUPLICATE_KEY = "duplicate_key"
+    # Stored, with a value that is not the time that its field declares
+    TIME_NOT_USED = "time_not_used"
+
+
+NOTICES = frozenset({ReceiptCode.DUPLICATE_KEY, ReceiptCode.TIME_NOT_USED})
+"""Codes of lines that were stored."""
 
 
 CODE_MESSAGES: dict[ReceiptCode, str] = {
@@ -54,10 +60,11 @@ CODE_MESSAGES: dict[ReceiptCode, str] = {
     ReceiptCode.INVALID_RECORD_IDENTITY: "The key does not match the primary key fields.",
     ReceiptCode.INVALID_RECORD_KEY: "The key is missing, longer than 200 bytes, or contains a control character.",
     ReceiptCode.INVALID_RECORD: "The record does not match the schema of its stream.",
-    ReceiptCode.APPEND_ONLY_CONFLICT: "The stream is append-only and has another record with this key.",
+    ReceiptCode.APPEND_ONLY_CONFLICT: "The stream is append-only and has another record with this key. Send it with replace=true, or allow changes on the page of the connection.",
     ReceiptCode.NOT_STORABLE: "The database cannot store the record: it or one of its values is too large.",
     ReceiptCode.SUPPRESSED: "The owner erased this record; it was not stored again.",
     ReceiptCode.DUPLICATE_KEY: "An earlier line of this import had the same key; this line replaced it.",
+    ReceiptCode.TIME_NOT_USED: "A value is not the time that its field declares: it is stored, and left out of filters, order and time ranges.",
 }
 
 

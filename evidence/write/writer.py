@@ -305,7 +305,8 @@ class _Writer:
         self.result.changed_lines.append(record.entry.line)
 
     def _require_mutable(self, record: PreparedRecord) -> None:
-        if record.entry.target.is_append_only and not self.run.replace:
+        replaces = self.run.replace or self.changes.connections[record.ref.connection_id].replaces
+        if record.entry.target.is_append_only and not replaces:
             raise LineRejectedError(ReceiptCode.APPEND_ONLY_CONFLICT)
 
     def _receipt(self, record: PreparedRecord, code: ReceiptCode) -> None:

@@ -195,6 +195,9 @@ class _PartImport:
         self.log.start()
 
     def _add_rejected(self, feed: RecordFeed, receipt: Receipt) -> None:
+        if receipt.code is RejectionCode.TIME_NOT_USED:
+            feed.add_rejected(receipt.line, Issue(ReceiptCode.BAD_DATE, str(receipt.path)))
+            return
         self.rejected_lines.add(receipt.line)
         if receipt.code is RejectionCode.SUPPRESSED:
             feed.add_rejected(receipt.line, Issue(ReceiptCode.ERASED))

@@ -20,7 +20,7 @@ from evidence.write import stored_keys
 from evidence.write.ingest import IngestResult, ingest_in_transaction
 from evidence.write.locks import lock_connection
 from evidence.write.ndjson import NdjsonLine
-from evidence.write.receipts import Receipt, ReceiptCode
+from evidence.write.receipts import NOTICES, Receipt, ReceiptCode
 from evidence.write.rows import RecordId, ids_below
 from evidence.write.writer import storage_errors
 from importers.models import SourceAccount, SyncedItem
@@ -253,7 +253,7 @@ class _BatchWriter:
         past.delete()
 
     def _on_receipt(self, receipt: Receipt) -> None:
-        if receipt.code is not ReceiptCode.DUPLICATE_KEY:
+        if receipt.code not in NOTICES:
             self.rejected.append((self.keys[receipt.line - 1], receipt))
 
     def _save_items(

@@ -115,3 +115,44 @@ def test_declaring_takes_no_parameters(world: World) -> None:
     answer = world.call("POST", LIST, "alice", connection_id=BANK)
 
     assert (answer.status, answer.error["param"]) == (400, "connection_id")
+
+
+def test_manifest_with_append_and_seconds_as_consent_time_is_taken(world: World) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "seen": {"type": "integer", "format": "unix-time"},
+            "played": {"type": ["integer", "null"]},
+        },
+    }
+    common = {"semantics": "append", "schema": schema, "primary_key": ["id"]}
+    selection = {"selection": {"fields": True, "resources": True}}
+    document = {
+        "protocol_version": "0.1.0",
+        "connector_key": "games",
+        "connector_id": "https://registry.example/connectors/games",
+        "version": "1",
+        "display_name": "Games",
+        "streams": [
+            {"name": name, "consent_time_field": field, **common, **selection}
+            for name, field in (("seconds", "seen"), ("unsaid", "played"))
+        ],
+    }
+
+    assert post(world, document).status == 201
+
+    world.connect("cin_games", "games", "Games")
+    for name, code in (("seconds", []), ("unsaid", ["time_not_used"])):
+        data = {"id": "g", "seen": 1_780_000_000, "played": 1_780_000_000}
+        ingested = Client(headers={"Authorization": f"Bearer {world.tokens['alice']}"}).post(
+            f"/v1/ingest/{name}?connection_id=cin_games",
+            json.dumps({"key": "g", "data": data}),
+            content_type="application/x-ndjson",
+        )
+        assert [each["code"] for each in ingested.json()["notices"]] == code
+        after = {"connection_id": "cin_games", "after": "2026-05-01"}
+        found = world.get(f"/v1/streams/{name}/records", "alice", **after)
+        assert found.ids == ([] if code else ["g"])
+    described = world.get("/v1/streams/seconds", "alice", connection_id="cin_games").body
+    assert described["semantics"] == "append_only"

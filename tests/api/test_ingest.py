@@ -57,6 +57,53 @@ def test_the_absolute_id_the_alias_and_the_name_of_a_run_are_taken(world: World)
     assert (answer.status, answer.body["records_accepted"]) == (200, 1)
 
 
+RFC_2822 = "Sat, 21 Feb 2026 08:00:00 +0000"
+
+
+def test_value_that_is_not_the_declared_time_is_stored_and_left_out_of_time(world: World) -> None:
+    data = {"id": "m9", "received_at": RFC_2822, "subject": "A lease of a plain date"}
+
+    body = post(
+        world, {"key": "m9", "data": data}, path="/v1/ingest/messages", connection_id=PERSONAL
+    ).body
+
+    assert (body["records_accepted"], body["rejections"]) == (1, [])
+    [notice] = body["notices"]
+    assert (notice["code"], notice["path"]) == ("time_not_used", "$.data.received_at")
+    assert RFC_2822 not in json.dumps(body)
+    messages, named = "/v1/streams/messages/records", {"connection_id": PERSONAL}
+    shown = world.get(f"{messages}/m9", "dora", **named)
+    assert shown.body["data"]["received_at"] == RFC_2822
+    assert world.get(messages, "dora", limit=100, order="asc", **named).ids[-1] == "m9"
+    since = {"filter[received_at][gte]": "1900-01-01T00:00:00Z"}
+    assert "m9" not in world.get(messages, "dora", limit=100, **named, **since).ids
+    assert world.get(f"{messages}/m9", "bob", **named).status == 404, "his grant begins in 2026"
+    assert "m9" not in world.get(messages, "bob", limit=100).ids
+
+
+def test_record_that_is_rejected_has_no_notice(world: World) -> None:
+    post(world, line(), connection_id=BANK)
+    changed = line(data={"id": "n1", "date": "soon", "amount": 1})
+
+    body = post(world, changed, connection_id=BANK).body
+
+    assert [each["code"] for each in body["rejections"]] == ["append_only_conflict"]
+    assert body["notices"] == []
+
+
+def test_changed_record_of_a_stream_that_only_grows_needs_permission(world: World) -> None:
+    changed = line(data={"id": "n1", "date": "2026-08-01", "amount": 2})
+    post(world, line(), connection_id=BANK)
+
+    [refused] = post(world, changed, connection_id=BANK).body["rejections"]
+
+    assert refused["code"] == "append_only_conflict"
+    assert "replace=true" in refused["message"]
+    assert post(world, changed, connection_id=BANK, replace="true").body["records_updated"] == 1
+    Connection.unscoped.filter(pk=BANK).update(replaces=True)
+    assert post(world, line(), connection_id=BANK).body["records_updated"] == 1
+
+
 def test_the_first_accepted_record_makes_a_draft_active(world: World) -> None:
     Connection.unscoped.filter(pk=BANK).update(status=Connection.Status.DRAFT)
 

@@ -27,6 +27,9 @@ KINDS: dict[str, Document] = {
 }
 
 
+FIELDS = parse_changed().streams["messages"].fields
+
+
 def json_round_trip(layout: Layout) -> Layout:
     """Return the layout as read from a JSON column."""
     return cast("Layout", json.loads(json.dumps(layout)))
@@ -184,7 +187,7 @@ def test_typed_columns_are_as_wide_as_the_layout() -> None:
     (layout,) = build_layouts(unchanged)
     data = {"sent_at": "2026-11-21T08:00:00Z", "size": 12, "seen": False, "day": None, "other": 1}
 
-    row = typed_columns(json_round_trip(layout)["messages"], data)
+    row = typed_columns(json_round_trip(layout)["messages"], data, fields=FIELDS)
 
     assert row.numbers == [12]
     assert row.times == [datetime(2026, 11, 21, 8, tzinfo=UTC), None]
@@ -195,10 +198,12 @@ def test_value_of_another_type_is_null() -> None:
     (layout,) = build_layouts(unchanged)
     data = {"sent_at": 5, "size": "12", "seen": {}, "day": "soon", "thread_id": ["a"]}
 
-    row = typed_columns(layout["messages"], data)
+    row = typed_columns(layout["messages"], data, fields=FIELDS)
 
     assert row == ([None], [None, None], [None, None])
-    assert typed_columns(layout["messages"], {"size": 0.1}).numbers == [Decimal("0.1")]
+    assert typed_columns(layout["messages"], {"size": 0.1}, fields=FIELDS).numbers == [
+        Decimal("0.1")
+    ]
 
 
 def test_search_codes_continue_after_z() -> None:

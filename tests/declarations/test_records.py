@@ -47,11 +47,6 @@ def test_valid_record_has_no_error() -> None:
         (record(size="secret"), "$.size: type"),
         (record(labels=["a", 1]), "$.labels[*]: type"),
         (record(headers={"secret": 1}), "$.headers.*: type"),
-        (record(sent_at="secret"), "$.sent_at: format"),
-        (record(sent_at="2026-11-21"), "$.sent_at: format"),
-        (record(sent_at="2026-11-21T08:00:00"), "$.sent_at: format"),
-        (record(day="2026-11-21T08:00:00Z"), "$.day: format"),
-        (record(day="2026-02-30"), "$.day: format"),
         (record(other=nested(64)), "$: depth"),
         (record(other=nested(100_000)), "$: depth"),
         (["secret"], "$: type"),
@@ -73,6 +68,23 @@ def test_error_path_contains_quoted_names_behind_references() -> None:
     assert validator.find_error({"parts": [{"of speech": "secret"}]}) == (
         '$.parts[*]["of speech"]: enum'
     )
+
+
+@pytest.mark.parametrize(
+    ("data", "unparsed"),
+    [
+        (record(sent_at="secret"), ["sent_at"]),
+        (record(sent_at="2026-11-21"), ["sent_at"]),
+        (record(sent_at="2026-11-21T08:00:00"), ["sent_at"]),
+        (record(sent_at="0001-01-01T00:00:00Z", day="2026-11-21T08:00:00Z"), ["sent_at", "day"]),
+        (record(day="2026-02-30"), ["day"]),
+        (record(sent_at=None, day=""), []),
+        (record(day="2026-02-28"), []),
+    ],
+)
+def test_times_that_do_not_parse_are_valid_and_named(data: Document, unparsed: list[str]) -> None:
+    assert VALIDATOR.find_error(data) is None or data["sent_at"] is None
+    assert VALIDATOR.find_unparsed_times(data) == unparsed
 
 
 def test_other_formats_are_annotations() -> None:
@@ -218,5 +230,5 @@ def test_format_without_type_is_not_checked() -> None:
     schema = {"type": "object", "properties": {"id": TEXT, "a": MOMENT, "b": {"format": "date"}}}
     validator = RecordValidator(stream(schema=schema, query={}, views=[], cursor_field=None))
 
-    assert validator.find_error({"b": "whenever"}) is None
-    assert validator.find_error({"a": "whenever"}) == "$.a: format"
+    assert validator.find_unparsed_times({"b": "whenever"}) == []
+    assert validator.find_unparsed_times({"a": "whenever"}) == ["a"]

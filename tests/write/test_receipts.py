@@ -76,11 +76,6 @@ BAD = [
         ReceiptCode.INVALID_RECORD,
         "$.data.size_bytes",
     ),
-    (
-        line(data={"id": "bad", "received_at": SECRET}),
-        ReceiptCode.INVALID_RECORD,
-        "$.data.received_at",
-    ),
     (line(data=...), ReceiptCode.INVALID_RECORD, "$.data"),
     (line(data=[SECRET]), ReceiptCode.INVALID_RECORD, "$.data"),
 ]

@@ -314,6 +314,9 @@ STATUS: Json = {"enum": [*Subscription.Status.values, "deleted"]}
 NAMES = array(STRING)
 CLOSED: Json = {"additionalProperties": False}
 
+LINE_RECEIPT = obj(
+    {"input_index": INTEGER, "code": STRING, "message": STRING, "receipt_id": STRING}
+)
 WRITE_SCHEMAS: dict[str, Json] = {
     "ConnectorList": obj({"object": {"const": "list"}, "data": array(ANY_OBJECT)}),
     "Connector": obj({"connector_id": STRING, "connector_key": STRING, "version": STRING}),
@@ -324,9 +327,8 @@ WRITE_SCHEMAS: dict[str, Json] = {
             "records_attempted": INTEGER,
             "records_accepted": INTEGER,
             "records_rejected": INTEGER,
-            "rejections": array(
-                obj({"input_index": INTEGER, "code": STRING, "receipt_id": STRING})
-            ),
+            "rejections": array(LINE_RECEIPT),
+            "notices": array(LINE_RECEIPT),
         }
     ),
     "OwnerConnection": obj(

@@ -17,7 +17,7 @@ from evidence.parameters import CollectorState, Ingest
 from evidence.write.connections import SavedState, get_source, get_state, put_state
 from evidence.write.ingest import IngestResult, ingest_stream
 from evidence.write.ndjson import read_lines
-from evidence.write.receipts import Receipt
+from evidence.write.receipts import CODE_MESSAGES, Receipt
 
 MAX_RECEIPTS = 1_000
 
@@ -62,6 +62,7 @@ def _body(stream: str, outcome: IngestResult) -> dict[str, Any]:
         "errors": [],
         "rejections": [_rejection(receipt) for receipt in outcome.receipts[:MAX_RECEIPTS]],
         "rejections_omitted": max(0, outcome.by_code.total() - MAX_RECEIPTS),
+        "notices": [_rejection(receipt) for receipt in outcome.notices[:MAX_RECEIPTS]],
     }
 
 
@@ -70,6 +71,7 @@ def _rejection(receipt: Receipt) -> dict[str, Any]:
         "input_index": receipt.line - 1,
         "line": receipt.line,
         "code": str(receipt.code),
+        "message": CODE_MESSAGES[receipt.code],
         "receipt_id": receipt.receipt_id,
     }
     return body | ({"path": receipt.path} if receipt.path else {})

@@ -149,6 +149,10 @@ class Command(OwnerCommand):
         )
         for code, count in sorted(result.by_code.items()):
             self.stdout.write(f"  {count:,} {code}: {CODE_MESSAGES[code]}")
+        if result.times_not_used:
+            self.stdout.write(
+                f"  {result.times_not_used:,} values are not the times that their fields declare"
+            )
         if result.duplicates:
             self.stdout.write(f"  {result.duplicates:,} lines replaced an earlier line's record")
         for receipt in result.receipts[:MAX_RECEIPTS_SHOWN]:

@@ -4,7 +4,7 @@ import pytest
 
 from evidence.models.connections import Connection
 from tests.owner.pages.browser import Browser, Form
-from tests.world import PERSONAL, World
+from tests.world import BANK, PERSONAL, World
 
 MESSAGES = "/v1/streams/messages/records"
 
@@ -42,6 +42,19 @@ def test_a_new_name_and_languages_are_kept(world: World, alice: Browser) -> None
     assert (after.display_name, after.languages) == ("Home mail", ["en", "fr"])
     assert after.updated_at > before.updated_at
     assert (after.change_seq, after.source_id) == (before.change_seq, before.source_id)
+
+
+def test_a_stream_that_only_grows_may_be_replaced_where_the_owner_says_so(
+    world: World, alice: Browser
+) -> None:
+    assert "that only grow" not in alice.open(f"/connections/{PERSONAL}").text
+    form = alice.open(f"/connections/{BANK}").form
+    form.tick("Replace records of streams that only grow")
+
+    alice.press(form)
+
+    assert Connection.unscoped.get(pk=BANK).replaces
+    assert not Connection.unscoped.get(pk=PERSONAL).replaces
 
 
 def test_the_name_of_another_connection_is_refused(world: World, alice: Browser) -> None:
