@@ -262,7 +262,15 @@ def cut_group(group: Json, max_bytes: int) -> Json:
     shorter = [clip_bytes(key, max_bytes) if isinstance(key, str) else key for key in keys]
     if shorter == keys:
         return group
-    return {**group, **({"keys": shorter} if "keys" in group else {"key": shorter[0]}), "cut": True}
+    return {**group, **group_keys(shorter), "cut": True}
+
+
+def group_keys(keys: Sequence[Any]) -> Json:
+    """Return the key of a group, or ``keys`` of several and one ``key`` that joins their texts."""
+    if len(keys) == 1:
+        return {"key": keys[0]}
+    texts = (key if isinstance(key, str) else json.dumps(key) for key in keys)
+    return {"key": ", ".join(texts), "keys": list(keys)}
 
 
 BEFORE_MATCH = 3

@@ -182,14 +182,29 @@ def test_two_keys(world: World) -> None:
     monthly = {"group_by_time": "date", "granularity": "month"}
     body = ask(world, metric="sum", field="amount", group_by="name", **monthly)
     assert body["groups"] == [
-        {"keys": ["Acme GmbH", "2026-01-01"], "count": 1, "value": 410000},
-        {"keys": ["Acme GmbH", "2026-02-01"], "count": 1, "value": 410000},
-        {"keys": ["Eva Lang", "2026-01-01"], "count": 1, "value": -234000},
+        {
+            "key": "Acme GmbH, 2026-01-01",
+            "keys": ["Acme GmbH", "2026-01-01"],
+            "count": 1,
+            "value": 410000,
+        },
+        {
+            "key": "Acme GmbH, 2026-02-01",
+            "keys": ["Acme GmbH", "2026-02-01"],
+            "count": 1,
+            "value": 410000,
+        },
+        {
+            "key": "Eva Lang, 2026-01-01",
+            "keys": ["Eva Lang", "2026-01-01"],
+            "count": 1,
+            "value": -234000,
+        },
     ]
     by_two = ask(world, MAIL, "dora", metric="count", group_by="from_name,is_seen",
                  connection_id=PERSONAL)  # fmt: skip
-    assert by_two["groups"][0] == {"keys": ["Alice", False], "count": 1}
-    assert {"keys": ["Eva Lang", None], "count": 1} in by_two["groups"]
+    assert by_two["groups"][0] == {"key": "Alice, false", "keys": ["Alice", False], "count": 1}
+    assert {"key": "Eva Lang, null", "keys": ["Eva Lang", None], "count": 1} in by_two["groups"]
 
 
 @pytest.mark.parametrize(

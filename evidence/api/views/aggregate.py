@@ -23,7 +23,7 @@ from evidence.errors import InvalidRequest
 from evidence.item_lines import group_line
 from evidence.json_text import dumps, json_size, wire_size
 from evidence.ledger.entries import DisclosedItem
-from evidence.page_cutter import cut_group
+from evidence.page_cutter import cut_group, group_keys
 from evidence.parameters import Aggregate
 from evidence.read import aggregate, filters
 
@@ -163,9 +163,7 @@ def _body(
 def _group(
     request: aggregate.AggregateRequest, group: Group, measures: Sequence[Measure]
 ) -> dict[str, Any]:
-    keys = list(group.keys)
-    body: dict[str, Any] = {"key": keys[0]} if len(keys) == 1 else {"keys": keys}
-    body["count"] = group.records
+    body = {**group_keys(group.keys), "count": group.records}
     is_count = list(request.metrics) == ["count"]
     return body | ({} if is_count else _values(request, group, measures))
 
