@@ -1,6 +1,7 @@
 """Bodies of `GET /v1/schema`, full and index, and the items of `GET /v1/streams` (contract 2)."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from evidence.access.records import VisibleRecords
@@ -120,7 +121,7 @@ def stream_metadata_body(row: StreamCapability) -> Json:
         "search_modes": list(row.search_modes),
         "query": _query(row),
         "field_capabilities": {field.field.name: _capability(field) for field in row.fields},
-        "expand_capabilities": [expand_capability_body(expand) for expand in row.relations],
+        "expand_capabilities": [full_expand_body(expand) for expand in row.relations],
     }
     if row.record_count is not None:
         body["record_count"] = row.record_count
@@ -128,19 +129,22 @@ def stream_metadata_body(row: StreamCapability) -> Json:
 
 
 def freshness(row: StreamCapability) -> Json:
-    status = "current" if row.captured_at is not None else "unknown"
-    body: Json = {
-        "status": status,
-        "captured_at": format_time(row.captured_at),
-        "last_attempted_at": None,  # collectors do not report failed attempts
-    }
-    return body | index_maintenance(row.visible, row.visible.connections)
+    """Return when records last came; collectors do not report failed attempts."""
+    return _freshness(row.captured_at) | index_maintenance(row.visible, row.visible.connections)
+
+
+def _freshness(at: datetime | None) -> Json:
+    return (
+        {"status": "unknown"}
+        if at is None
+        else {"status": "current", "captured_at": format_time(at)}
+    )
 
 
 def _query(row: StreamCapability) -> Json:
     """Return the declaration's `query` member, limited to what this token may use."""
     ranges = {f.field.name: list(f.range_operators) for f in row.fields if f.range_operators}
-    aggregations: Json = {"count": row.declaration.count}
+    aggregations: Json = {"count": True} if row.declaration.count else {}
     for name in USABLE_AGGREGATIONS:
         fields = [f.field.name for f in row.fields if name in f.aggregations]
         if fields:
@@ -222,6 +226,11 @@ def expand_capability_body(expand: ExpandCapability) -> Json:
     return body | ({"reason": expand.reason} if expand.reason else {})
 
 
+def full_expand_body(expand: ExpandCapability) -> Json:
+    """Return the same with the field that holds the key of the other record, by its name in the contract."""
+    return expand_capability_body(expand) | {"child_parent_key_field": expand.relation.foreign_key}
+
+
 def connection_bodies(connections: Sequence[ConnectionFacts]) -> list[Json]:
     return [
         {"connection_id": facts.connection_id, "display_name": facts.display_name}
@@ -250,9 +259,9 @@ def stream_body(row: StreamRow) -> Json:
         body["record_count"] = row.record_count
     if row.latest_at is not None:
         body["last_updated"] = format_time(row.latest_at)
-    status = "unknown" if row.latest_at is None else "current"
-    freshness = {"status": status, "captured_at": format_time(row.latest_at)}
-    return body | {"freshness": freshness | index_maintenance(row.visible, [row.connection])}
+    return body | {
+        "freshness": _freshness(row.latest_at) | index_maintenance(row.visible, [row.connection])
+    }
 
 
 def index_maintenance(visible: VisibleRecords, connections: Iterable[ConnectionFacts]) -> Json:

@@ -98,6 +98,18 @@ class QueryNotFound(ApiException):
     code = Code.QUERY_NOT_FOUND
 
 
+class SearchModeUnavailable(ApiException):
+    """This server searches no stream of this token by meaning."""
+
+    code = Code.SEARCH_MODE_UNAVAILABLE
+
+
+class FieldNotText(ApiException):
+    """The value is a number or a boolean, which has no windows; read the record."""
+
+    code = Code.FIELD_NOT_TEXT
+
+
 class BlobNotFound(ApiException):
     """No blob with this id is visible to this token."""
 

@@ -41,6 +41,7 @@ class Code(StrEnum):
     FIELD_NOT_FOUND = "field_not_found"
     NOT_FOUND = "not_found"
     QUERY_NOT_FOUND = "query_not_found"
+    SEARCH_MODE_UNAVAILABLE = "search_mode_unavailable"
     STREAM_NOT_DECLARED = "stream_not_declared"
     # 405, 406, 415
     METHOD_NOT_ALLOWED = "method_not_allowed"
@@ -57,8 +58,9 @@ class Code(StrEnum):
     RESOURCE_LIMIT = "resource_limit"
     # 416
     RANGE_NOT_SATISFIABLE = "range_not_satisfiable"
-    # 421
+    # 421, 422
     MISDIRECTED_REQUEST = "misdirected_request"
+    FIELD_NOT_TEXT = "field_not_text"
     # 429
     RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
     TOO_MANY_REQUESTS = "too_many_requests"

@@ -19,7 +19,7 @@ from evidence.access.record_parts import FieldSlice, field_slices
 from evidence.access.records import VisibleRecords
 from evidence.declarations.declaration import Field
 from evidence.declarations.roles import Origin, determine_origin, field_text
-from evidence.errors import FieldNotFound, NotFound, QueryNotFound, UnknownField
+from evidence.errors import FieldNotFound, FieldNotText, NotFound, QueryNotFound, UnknownField
 from evidence.json_text import grapheme_ceil, grapheme_floor
 from evidence.read.records import ambiguous_record
 from evidence.search.analysis.highlighter import count_occurrences, find_occurrence
@@ -132,6 +132,9 @@ def read(visible: VisibleRecords, record_key: str, request: WindowRequest) -> Fi
         raise NotFound(next_step="Search, or list the stream, to find ids.")
     whole = request.q is not None or request.expected is not None
     piece = _load_slice(visible, record_key, field, request, whole=whole)
+    if piece.json_type in ("number", "boolean") and request.expected is None:
+        place = (piece.connection_id, visible.stream.name, record_key)
+        raise FieldNotText(param="field").disclosing(place, fields=[request.field])
     match = None
     start, length = request.offset_chars or 0, request.limit_chars
     if request.q is not None:

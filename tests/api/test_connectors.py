@@ -29,6 +29,7 @@ def test_each_stream_says_what_works_and_where(world: World) -> None:
     assert connector["stream_count"] == 1
     assert connector["streams"] == [
         {
+            "object": "stream",
             "name": "messages",
             "aggregate": True,
             "aggregate_url": "/v1/streams/messages/aggregate",

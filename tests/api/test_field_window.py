@@ -102,18 +102,20 @@ def test_a_large_limit_is_clamped(world: World) -> None:
 
 def test_other_types_come_as_json_with_type_and_size(world: World) -> None:
     ask = {"who": "alice", "connection_id": PERSONAL}
-    number = read(world, "m2", field="size_bytes", **ask).body
-    assert number["field"] == {
-        "path": "size_bytes",
-        "type": "number",
-        "size_bytes": 3,
-        "media_type": "application/json",
-    }
-    assert number["window"]["text"] == "500"
-    labels = read(world, "m1", field="labels", limit_chars=5, **ask).body["window"]
-    assert (labels["text"], labels["has_more"]) == ('["hom', True)
+    labels = read(world, "m1", field="labels", limit_chars=5, **ask).body
+    assert labels["field"]["media_type"] == "application/json"
+    assert (labels["window"]["text"], labels["window"]["has_more"]) == ('["hom', True)
     absent = read(world, "m3", field="thread_id", **ask)
     assert (absent.status, absent.error["code"]) == (404, "field_not_found")
+
+
+@pytest.mark.parametrize("field", ["size_bytes", "is_seen"])
+def test_a_number_or_a_boolean_has_no_window(world: World, field: str) -> None:
+    ask = {"who": "alice", "connection_id": PERSONAL, "field": field}
+
+    refused = read(world, "m2", **ask)
+
+    assert (refused.status, refused.error["code"]) == (422, "field_not_text")
 
 
 def test_a_pointer_leads_to_a_value_inside_a_field(world: World) -> None:

@@ -30,6 +30,9 @@ def test_the_owner_lists_connections_by_connector_and_status(world: World) -> No
     assert ids(connector_id="nothing") == []
     assert ids(connector_id="mail", status="revoked") == []
     assert world.get(LIST, "alice", status="gone").error["param"] == "status"
+    [rename] = world.get(LIST, "alice", connector_id="account").body["data"][0]["supported_actions"]
+    assert (rename["family"], rename["method"]) == ("rename", "PATCH")
+    assert rename["url"] == f"{LIST}/{BANK}"
 
 
 def test_a_new_label_is_seen_by_clients_at_once(world: World) -> None:

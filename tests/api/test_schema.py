@@ -144,7 +144,6 @@ def test_freshness_is_shown_only_where_no_field_is_hidden(world: World) -> None:
     assert stream(world.get("/v1/schema", who="dora", connection_id=WORK).body)["freshness"] == {
         "status": "current",
         "captured_at": "2026-10-01T00:00:00Z",
-        "last_attempted_at": None,
     }
     world.grant(
         "kim",
@@ -153,7 +152,20 @@ def test_freshness_is_shown_only_where_no_field_is_hidden(world: World) -> None:
         ),
     )
     row = stream(world.get("/v1/schema", who="kim").body)
-    assert (row["record_count"], row["freshness"]["captured_at"]) == (2, None)
+    assert (row["record_count"], row["freshness"]) == (2, {"status": "unknown"})
+
+
+def test_the_members_that_the_contract_requires_are_there(world: World) -> None:
+    """The validators of the reference require them."""
+    for view in ("compact", "full"):
+        body = world.get("/v1/schema", who="bob", view=view).body
+        assert (body["bearer"]["token_kind"], body["bearer"]["scope"]) == ("client", "grant")
+        [connector] = body["connectors"]
+        assert connector["source"] == {"kind": "connector", "id": MAIL["connector_id"]}
+    [relation] = stream(body)["expand_capabilities"]
+    assert relation["child_parent_key_field"] == relation["foreign_key"] == "thread_id"
+    counted = stream(world.get("/v1/schema", who="dora").body, "threads")["query"]["aggregations"]
+    assert "count" not in counted, "the contract knows true alone"
 
 
 def test_an_expand_needs_the_related_stream(world: World) -> None:

@@ -229,7 +229,9 @@ def test_streams_without_vectors_lack_semantic_modes(
     assert (refused.status, refused.error["code"]) == (400, "invalid_request")
     assert refused.error["param"] == "mode"
     assert "Omit mode" in refused.error["next_step"]
-    assert world.get(f"{SEARCH}/{mode}", q="lease").status == 404
+    absent = world.get(f"{SEARCH}/{mode}", q="lease")
+    assert (absent.status, absent.error["code"]) == (404, "search_mode_unavailable")
+    assert absent.error["message"] == refused.error["message"]
     assert keys(world, q="lease")
     (source,) = world.get("/v1/schema").body["connectors"]
     assert source["streams"][0]["search_modes"] == ["lexical"]

@@ -80,6 +80,7 @@ def _stream(row: schema.StreamCapability) -> dict[str, Any]:
     name = row.declaration.name
     route = f"/v1/streams/{quote(name, safe='')}"
     return {
+        "object": "stream",
         "name": name,
         "aggregate": True,
         "aggregate_url": f"{route}/aggregate",
@@ -150,7 +151,15 @@ def _body(row: Connection) -> dict[str, Any]:
         "source_kind": row.source.kind,
         "source_binding": {"kind": row.source.kind, "id": row.source.source_id},
         "schedule": None,
-        "supported_actions": ["rename"],
+        "supported_actions": [
+            {
+                "family": "rename",
+                "status": "supported",
+                "method": "PATCH",
+                "url": f"/v1/owner/connections/{row.connection_id}",
+                "reason": "",
+            }
+        ],
         "created_at": envelopes.format_time(row.created_at),
         "updated_at": envelopes.format_time(row.updated_at),
         "revoked_at": envelopes.format_time(row.updated_at) if is_revoked else None,

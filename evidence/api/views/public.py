@@ -36,6 +36,7 @@ class ProtectedResourceView(PublicView):
                 "scopes_supported": ["pdpp:read"],
                 "pdpp_core_query_base": f"{origin}/v1",
                 "pdpp_provider_connect_version": PROVIDER_CONNECT_VERSION,
+                "pdpp_self_export_supported": not self.path,
                 "pdpp_token_kinds_supported": self._kinds(),
                 "pdpp_agent_discovery": _agents(origin),
             }
@@ -49,7 +50,6 @@ class ProtectedResourceView(PublicView):
         if self.path:
             return {}
         return {
-            "pdpp_self_export_supported": True,
             "pdpp_discovery_hints": {
                 "schema_endpoint": "/v1/schema",
                 "query_base": "/v1",

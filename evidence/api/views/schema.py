@@ -12,7 +12,7 @@ import orjson
 from rest_framework.request import Request
 
 from evidence import limits
-from evidence.access.scope import ConnectionFacts
+from evidence.access.scope import ConnectionFacts, Scope
 from evidence.api import envelopes, schema_bodies
 from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import ApiWarning
@@ -34,9 +34,10 @@ from evidence.read.schema import FieldCapability, SourceCapability, StreamCapabi
 _SEPARATORS = re.compile(r"[\s,=|:]+")
 
 
-def compact_body(found: Sequence[SourceCapability]) -> Json:
+def compact_body(found: Sequence[SourceCapability], scope: Scope) -> Json:
     """Return the compact body; over COMPACT_SCHEMA_BYTES it lists only stream names."""
-    body: Json = {"object": "schema", "detail": "compact"} | totals(found)
+    bearer = schema_bodies.bearer_body(scope)
+    body: Json = {"object": "schema", "detail": "compact", "bearer": bearer} | totals(found)
     connectors = [_compact_connector(source) for source in found]
     if len(orjson.dumps(connectors)) <= limits.COMPACT_SCHEMA_BYTES:
         return body | {"connectors": connectors}
@@ -50,6 +51,7 @@ def _compact_connector(source: SourceCapability) -> Json:
     facts = source.source.facts
     return {
         "object": "connector",
+        "source": {"kind": facts.kind, "id": facts.source_id},
         "connector_key": facts.connector_key,
         "connector_id": facts.connector_key,
         "display_name": facts.display_name,
@@ -148,7 +150,7 @@ class SchemaView(GrantedView):
         if is_full:
             schema.require_one_source(found)
         if view == "compact":
-            body = compact_body(found)
+            body = compact_body(found, self.scope)
             if "field_capabilities_omitted" in body:
                 self.warnings.append(TOO_MANY_STREAMS)
         elif view == "index":

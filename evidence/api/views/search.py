@@ -12,7 +12,7 @@ from evidence.access.records import VisibleRecords
 from evidence.api import envelopes, list_form, search_bodies
 from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import page_limit, unmatched_warnings
-from evidence.errors import InvalidRequest, NotFound
+from evidence.errors import InvalidRequest, SearchModeUnavailable
 from evidence.json_text import Size
 from evidence.ledger.entries import DisclosedItem
 from evidence.parameters import Search, SearchInMode
@@ -181,7 +181,9 @@ class SearchModeView(SearchView):
         except InvalidRequest as error:
             if error.param != "mode":
                 raise
-            raise NotFound(param="mode", next_step=error.extra["next_step"]) from error
+            raise SearchModeUnavailable(
+                message=error.message, param="mode", next_step=error.extra["next_step"]
+            ) from error
 
 
 class SemanticSearchView(SearchModeView):

@@ -67,6 +67,7 @@ def test_the_endpoint_for_agents_says_all_of_itself(documents: HttpClient) -> No
         "scopes_supported": ["pdpp:read"],
         "pdpp_core_query_base": f"{ORIGIN}/v1",
         "pdpp_provider_connect_version": "0.1.0",
+        "pdpp_self_export_supported": False,
         "pdpp_token_kinds_supported": ["client", "mcp_package"],
         "pdpp_agent_discovery": {
             "advisory": True,
