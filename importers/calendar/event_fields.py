@@ -76,18 +76,18 @@ def time_fields(times: EventTimes | None) -> dict[str, Any]:
     }
 
 
-def _values(event: Event, name: str) -> list[Any]:
+def values(event: Event, name: str) -> list[Any]:
     value = event.get(name, [])
     return value if isinstance(value, list) else [value]
 
 
 def _text(event: Event, name: str) -> str | None:
-    first = next(iter(_values(event, name)), None)
+    first = next(iter(values(event, name)), None)
     return one_line(replace_unstorable(str(first))) or None if first is not None else None
 
 
 def _people(event: Event, name: str) -> list[str]:
-    return list(filter(None, map(_person, _values(event, name))))
+    return list(filter(None, map(_person, values(event, name))))
 
 
 def _person(address: Any) -> str:
@@ -98,27 +98,26 @@ def _person(address: Any) -> str:
 def _categories(event: Event) -> list[str]:
     return [
         one_line(replace_unstorable(str(category)))
-        for categories in _values(event, "CATEGORIES")
+        for categories in values(event, "CATEGORIES")
         for category in getattr(categories, "cats", [])
     ]
 
 
 def recurrence_rules(event: Event, *, name: str = "RRULE") -> tuple[str, ...]:
-    return tuple(_to_ical(rule) for rule in _values(event, name))
-
-
-def _to_ical(rule: Any) -> str:
-    text = rule.to_ical()
-    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    return tuple(map(_to_ical, values(event, name)))
 
 
 def ical_text(event: Event, name: str) -> str:
     """Return the first value of a property as in the file, or an empty text."""
-    value = event.get(name)
-    value = value[0] if isinstance(value, list) and value else value
-    if value is None:
-        return ""
-    text = value.to_ical()
+    return _to_ical(next(iter(values(event, name)), ""))
+
+
+def _to_ical(value: Any) -> str:
+    """Return a property value as in the file, if icalendar kept it."""
+    try:
+        text = value.to_ical()
+    except (AttributeError, ValueError):
+        return str(value or "")
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
 
 
@@ -134,12 +133,12 @@ MAX_EVENT_LENGTH = timedelta(days=36_600)
 def event_times(event: Event, zones: TimeZones, item: ParsedItem) -> EventTimes | None:
     start = date_property(event, "DTSTART")
     if start is None or not is_convertible(start):
-        item.add_issue(ReceiptCode.BAD_DATE, detail=_raw_text(event.get("DTSTART"))[:80])
+        item.add_issue(ReceiptCode.BAD_DATE, detail=ical_text(event, "DTSTART")[:80])
         return None
     zone, name = _zone(event, start, zones, item)
     days, length = _length(event, start, zone, zones)
     if not timedelta() <= timedelta(days) + length <= MAX_EVENT_LENGTH:
-        raw = _raw_text(event.get("DTEND") or event.get("DURATION"))
+        raw = ical_text(event, "DTEND") or ical_text(event, "DURATION")
         item.add_issue(ReceiptCode.BAD_DATE, detail=raw[:80])
         days, length = 0, timedelta()
     is_all_day = not isinstance(start, datetime)
@@ -158,18 +157,9 @@ def _length(event: Event, start: date, zone: tzinfo, zones: TimeZones) -> tuple[
     duration = event.get("DURATION")
     length = duration.dt if isinstance(duration, vDDDTypes) else None
     if isinstance(length, timedelta):
-        days = length.days if re.match(r"\+?P\d+[DW]", _raw_text(duration)) else 0
+        days = length.days if re.match(r"\+?P\d+[DW]", _to_ical(duration)) else 0
         return days, length - timedelta(days)
     return (0 if isinstance(start, datetime) else 1), timedelta()
-
-
-def _raw_text(value: Any) -> str:
-    """Return a property value as in the file, if icalendar kept it."""
-    try:
-        text = value.to_ical()
-    except (AttributeError, ValueError):
-        return str(value or "")
-    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
 
 
 def is_convertible(day: date) -> bool:

@@ -4,16 +4,14 @@ from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from hashlib import sha256
 
-from importers.calendar.entries import Entry, StoredSeries
-from importers.calendar.expansion_limits import limits_per_run
 from importers.calendar.icalendar import (
     CALENDAR_MAX_BYTES,
     calendar_name,
     group_by_uid,
     parse_calendar,
 )
-from importers.calendar.moved_series import stored_series
-from importers.calendar.series import parse_series
+from importers.calendar.recurrence import limits_per_run
+from importers.calendar.series import Entry, StoredSeries, parse_series, stored_series
 from importers.core.importer import YEARS_AHEAD, Options
 from importers.core.results import ExportItem
 from importers.core.source import (

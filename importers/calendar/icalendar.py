@@ -8,11 +8,21 @@ from functools import partial
 from itertools import pairwise
 
 from evidence.errors import InvalidRequest
-from importers.calendar.entries import Calendar, Entry, StoredSeries, entry_uid
-from importers.calendar.expansion_limits import ExpansionLimits, limits_per_file, limits_per_run
-from importers.calendar.moved_series import stored_series
-from importers.calendar.recurrence import Window, build_time_zones
-from importers.calendar.series import parse_series
+from importers.calendar.recurrence import (
+    ExpansionLimits,
+    TimeZones,
+    Window,
+    limits_per_file,
+    limits_per_run,
+)
+from importers.calendar.series import (
+    Calendar,
+    Entry,
+    StoredSeries,
+    entry_uid,
+    parse_series,
+    stored_series,
+)
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options, claim_by_start, parse_time_zone
 from importers.core.results import ExportItem, ExportItems, ReceiptCode, UnreadableError
@@ -97,7 +107,7 @@ def parse_calendar(
         head = content[start : min(end, start + 65536)]
         calendar = Calendar(
             name=calendar_name(head) or one_line(name),
-            zones=build_time_zones(zones, floating=_default_zone(head) or options.zone),
+            zones=TimeZones(zones, floating=_default_zone(head) or options.zone),
             window=Window.from_options(options),
             limits=limits,
             stored=stored,

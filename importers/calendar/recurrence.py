@@ -1,7 +1,11 @@
-"""Expand recurrence rules (RRULE, RDATE, EXDATE), and resolve time zones (TZID, VTIMEZONE)."""
+"""Expand recurrence rules (RRULE, RDATE, EXDATE) within limits, and resolve time zones (TZID, VTIMEZONE).
+
+A calendar file can come from a stranger, and a rule of twenty characters can describe any number
+of occurrences. The limits bound the records, the bytes and the computing time that a file causes.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from itertools import islice
@@ -15,6 +19,10 @@ from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 from importers.core.importer import Options
 from importers.core.streaming import Component, property_value
 
+SERIES_MAX_OCCURRENCES = 5_000
+SERIES_MAX_BYTES = 4 * 1024 * 1024
+"""Total size of the occurrences of one series as JSON."""
+SERIES_MAX_STEPS = 200_000
 FIRST_YEAR = 1900
 MAX_DAYS = dict(zip(range(1, 13), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
 DAYS_PER_STEP = {"DAILY": 1, "WEEKLY": 4, "MONTHLY": 15, "YEARLY": 20}
@@ -22,10 +30,45 @@ DAYS_PER_STEP = {"DAILY": 1, "WEEKLY": 4, "MONTHLY": 15, "YEARLY": 20}
 MAX_RULES = 20
 RULE_MAX_CHARS = 500
 MAX_TIMES_PER_DAY = 100
-_TOO_FREQUENT = re.compile(r"FREQ=(?:SECONDLY|MINUTELY|HOURLY)", re.IGNORECASE)
-_BAD_INTERVAL = re.compile(r"(?:^|;)INTERVAL=(?:-\d+|0+)(?=;|$)", re.IGNORECASE)
-"""dateutil would never end."""
-_BOUND = re.compile(r"(?:^|;)(UNTIL|COUNT)=([^;]*)", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class ExpansionLimits:
+    """What expansion may still add to a file, or to a run if ``run`` is None.
+
+    ``size`` is in bytes. A step is one occurrence, or one period that the expansion of a rule
+    searches.
+    """
+
+    occurrences: int
+    size: int
+    steps: int
+    run: "ExpansionLimits | None" = None
+
+    def subtract(self, *, occurrences: int = 0, size: int = 0, steps: int = 0) -> None:
+        """Subtract the cost of a series from these limits and those of the run."""
+        self.occurrences = max(0, self.occurrences - occurrences)
+        self.size = max(0, self.size - size)
+        self.steps = max(0, self.steps - steps)
+        if self.run is not None:
+            self.run.subtract(occurrences=occurrences, size=size, steps=steps)
+
+    def per_series(self) -> "ExpansionLimits":
+        """Return the limits of the next series."""
+        run = self.run or self
+        return ExpansionLimits(
+            occurrences=min(SERIES_MAX_OCCURRENCES, self.occurrences, run.occurrences),
+            size=min(SERIES_MAX_BYTES, self.size, run.size),
+            steps=min(SERIES_MAX_STEPS, self.steps, run.steps),
+        )
+
+
+def limits_per_run() -> ExpansionLimits:
+    return ExpansionLimits(occurrences=200_000, size=128 * 1024 * 1024, steps=8_000_000)
+
+
+def limits_per_file(run: ExpansionLimits) -> ExpansionLimits:
+    return ExpansionLimits(occurrences=50_000, size=32 * 1024 * 1024, steps=2_000_000, run=run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +81,6 @@ class Recurrence:
     added: frozenset[datetime] = frozenset()
     excluded: frozenset[datetime] = frozenset()
     excluded_days: frozenset[date] = frozenset()
-    excluding_rules: tuple[str, ...] = ()
 
     def is_excluded(self, start: datetime) -> bool:
         """Return whether EXDATE names the start, or its day in the zone of the series."""
@@ -103,19 +145,26 @@ class Expansion:
 
 
 def expand(recurrence: Recurrence, *, window: Window, max_steps: int) -> Expansion:
-    """Expand a series within a window.
-
-    Raises ``UnsupportedRuleError``.
-    """
-    if len(recurrence.rules) > MAX_RULES or any(
-        len(rule) > RULE_MAX_CHARS for rule in recurrence.rules
-    ):
+    """Expand a series within a window. Raises ``UnsupportedRuleError``."""
+    rules = recurrence.rules
+    if len(rules) > MAX_RULES or any(len(rule) > RULE_MAX_CHARS for rule in rules):
         raise UnsupportedRuleError
-    found, steps, is_truncated, has_later = _expand_rules(recurrence, window, max_steps)
+    found = {recurrence.start.replace(tzinfo=recurrence.zone)} | recurrence.added
+    has_later = is_truncated = False
+    steps = len(recurrence.added)
+    for text in rules:
+        rule = _Rule.parse(text, recurrence, window.last)
+        steps += rule.search_steps
+        rule_starts = rule.expand(max_count=max(0, max_steps - steps))
+        if steps + len(rule_starts) >= max_steps and (later := rule.skip_to(window.first)) != rule:
+            rule_starts = rule_starts[:1] + later.expand(max_count=max_steps // 2)
+        found.update(start.replace(tzinfo=recurrence.zone) for start in rule_starts)
+        steps += len(rule_starts)
+        is_truncated = is_truncated or steps >= max_steps
+        has_later = has_later or rule.has_later(len(rule_starts))
     starts = sorted((start for start in found if not recurrence.is_excluded(start)), key=_in_utc)
-    within = [start for start in starts[1:] if window.first <= start <= window.last]
     return Expansion(
-        starts=starts[:1] + within,
+        starts=starts[:1] + [start for start in starts[1:] if window.first <= start <= window.last],
         earlier=[start for start in starts[1:] if start < window.first],
         has_later=has_later or any(start > window.last for start in starts[1:]),
         is_truncated=is_truncated,
@@ -123,39 +172,16 @@ def expand(recurrence: Recurrence, *, window: Window, max_steps: int) -> Expansi
     )
 
 
-def _expand_rules(
-    recurrence: Recurrence, window: Window, max_steps: int
-) -> tuple[set[datetime], int, bool, bool]:
-    """Return the starts by all rules, the steps, whether these ran out, and whether more follow."""
-    found = {recurrence.start.replace(tzinfo=recurrence.zone)} | recurrence.added
-    excluded: set[datetime] = set()
-    has_later = is_truncated = False
-    steps = len(recurrence.added)
-    for text in (*recurrence.rules, *recurrence.excluding_rules):
-        rule = _Rule.parse(text, recurrence, window.last)
-        is_excluding = text in recurrence.excluding_rules
-        steps += rule.search_steps
-        rule_starts = rule.expand(max_count=max(0, max_steps - steps))
-        if steps + len(rule_starts) >= max_steps and (later := rule.skip_to(window.first)) != rule:
-            rule_starts = rule_starts[:1] + later.expand(max_count=max_steps // 2)
-        zoned = {start.replace(tzinfo=recurrence.zone) for start in rule_starts}
-        (excluded if is_excluding else found).update(zoned)
-        steps += len(rule_starts)
-        is_truncated = is_truncated or steps >= max_steps
-        has_later = has_later or (not is_excluding and rule.has_later(len(rule_starts)))
-    return found - excluded, steps, is_truncated, has_later
-
-
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """A supported rule.
 
-    ``unbounded`` is its text without UNTIL and COUNT. ``start`` and ``until`` are in local time
-    without a zone, and ``until`` is at most the end of the window. ``exceeds_window``: no UNTIL
-    ends the rule within the window.
+    ``parts`` are those without UNTIL and COUNT. ``start`` and ``until`` are in local time without a
+    zone, and ``until`` is at most the end of the window. ``exceeds_window``: no UNTIL ends the rule
+    within the window.
     """
 
-    unbounded: str
+    parts: Mapping[str, str]
     start: datetime
     until: datetime
     count: int | None
@@ -163,24 +189,28 @@ class _Rule:
     search_steps: int
 
     @classmethod
-    def parse(cls, rule: str, recurrence: Recurrence, horizon: datetime) -> "_Rule":
+    def parse(cls, text: str, recurrence: Recurrence, horizon: datetime) -> "_Rule":
         """Parse a rule. Raises ``UnsupportedRuleError``."""
-        if _TOO_FREQUENT.search(rule) or recurrence.start.year < FIRST_YEAR:
+        try:
+            parts = dict(pair.split("=", 1) for pair in text.upper().strip(";").split(";"))
+            if int(parts.get("INTERVAL", "1")) < 1:  # dateutil would never end
+                del parts["INTERVAL"]
+            # Some phones write a COUNT of -1 for series without an end.
+            count = max(0, int(parts.pop("COUNT", "0"))) or None
+            last = _parse_until(parts.pop("UNTIL", None), recurrence.zone)
+            never_occurs = _never_occurs(parts)
+        except (ValueError, KeyError) as error:
+            raise UnsupportedRuleError from error
+        if recurrence.start.year < FIRST_YEAR or not _is_supported(parts):
             raise UnsupportedRuleError
-        parts = dict(pair.split("=", 1) for pair in rule.upper().split(";") if "=" in pair)
-        _require_supported(parts)
-        never_occurs = _never_occurs(parts)
-        bounds = {name.upper(): value for name, value in _BOUND.findall(rule)}
-        last = _parse_until(bounds.get("UNTIL"), recurrence.zone)
         until = min(last or horizon, horizon).astimezone(recurrence.zone).replace(tzinfo=None)
-        days = max(timedelta(), until - recurrence.start).days
         return cls(
-            unbounded=_BAD_INTERVAL.sub("", _BOUND.sub("", rule)).strip(";"),
+            parts=parts,
             start=recurrence.start,
             until=recurrence.start - timedelta(days=1) if never_occurs else until,
-            count=_parse_count(bounds.get("COUNT")),
+            count=count,
             exceeds_window=not never_occurs and (last is None or last > horizon),
-            search_steps=days // DAYS_PER_STEP.get(parts.get("FREQ", ""), 1),
+            search_steps=max(0, (until - recurrence.start).days) // DAYS_PER_STEP[parts["FREQ"]],
         )
 
     def expand(self, *, max_count: int) -> list[datetime]:
@@ -188,20 +218,20 @@ class _Rule:
         if self.until < self.start:
             return []
         count = max_count if self.count is None else min(max_count, self.count)
+        parts = {**self.parts, "UNTIL": f"{self.until:%Y%m%dT%H%M%S}"}
         try:
-            rule = f"{self.unbounded};UNTIL={self.until:%Y%m%dT%H%M%S}"
+            rule = ";".join(f"{name}={value}" for name, value in parts.items())
             return list(islice(rrulestr(rule, dtstart=self.start), count))
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise UnsupportedRuleError from error
 
     def skip_to(self, first: datetime) -> "_Rule":
         """Return a rule that begins shortly before ``first``, or itself where counting is needed."""
-        parts = dict(pair.split("=", 1) for pair in self.unbounded.upper().split(";"))
-        days = {"DAILY": 1, "WEEKLY": 7}.get(parts.get("FREQ", ""))
+        days = {"DAILY": 1, "WEEKLY": 7}.get(self.parts["FREQ"])
         late = first.replace(tzinfo=None) - timedelta(days=7) - self.start
         if days is None or self.count is not None or late < timedelta():
             return self
-        period = timedelta(days=days * int(parts.get("INTERVAL", "1")))
+        period = timedelta(days=days * int(self.parts.get("INTERVAL", "1")))
         return replace(self, start=self.start + late // period * period)
 
     def has_later(self, found_count: int) -> bool:
@@ -209,42 +239,31 @@ class _Rule:
         return self.exceeds_window and (self.count is None or found_count < self.count)
 
 
-def _parse_count(text: str | None) -> int | None:
-    try:
-        # Some phones write -1 for series without an end.
-        return None if text is None or int(text) < 1 else int(text)
-    except ValueError as error:
-        raise UnsupportedRuleError from error
-
-
-def _require_supported(parts: dict[str, str]) -> None:
-    """Raise ``UnsupportedRuleError`` for rules that RFC 5545 does not define or that are too slow.
+def _is_supported(parts: Mapping[str, str]) -> bool:
+    """Return whether RFC 5545 defines a rule, and dateutil expands it in reasonable time.
 
     dateutil searches until the year 9999, and expands every combination of times of a day.
     """
-    year_parts = parts.keys() & {"BYWEEKNO", "BYYEARDAY"}
-    if "BYEASTER" in parts or (year_parts and parts.get("FREQ") != "YEARLY"):
-        raise UnsupportedRuleError
+    frequency = parts.get("FREQ", "")
     counts = [parts.get(name, "").count(",") + 1 for name in ("BYHOUR", "BYMINUTE", "BYSECOND")]
-    if prod(counts) > MAX_TIMES_PER_DAY:
-        raise UnsupportedRuleError
+    return (
+        frequency in DAYS_PER_STEP
+        and "BYEASTER" not in parts
+        and (frequency == "YEARLY" or not parts.keys() & {"BYWEEKNO", "BYYEARDAY"})
+        and not (frequency == "DAILY" and "BYSETPOS" in parts)
+        and prod(counts) <= MAX_TIMES_PER_DAY
+    )
 
 
-def _never_occurs(parts: dict[str, str]) -> bool:
+def _never_occurs(parts: Mapping[str, str]) -> bool:
     """Return whether no month has the days of a rule; dateutil would search until 9999."""
-    try:
-        days = [abs(int(day)) for day in parts.get("BYMONTHDAY", "").split(",") if day]
-        months = [int(month) for month in parts.get("BYMONTH", "").split(",") if month]
-        max_days = max(MAX_DAYS[month] for month in months or MAX_DAYS)
-    except (ValueError, KeyError) as error:
-        raise UnsupportedRuleError from error
-    if "BYSETPOS" in parts and parts.get("FREQ") == "DAILY":
-        raise UnsupportedRuleError
-    return bool(days) and min(days) > max_days
+    days = [abs(int(day)) for day in parts.get("BYMONTHDAY", "").split(",") if day]
+    months = [int(month) for month in parts.get("BYMONTH", "").split(",") if month]
+    return bool(days) and min(days) > max(MAX_DAYS[month] for month in months or MAX_DAYS)
 
 
 def _parse_until(until: str | None, zone: tzinfo) -> datetime | None:
-    """Return the time after which no occurrence starts."""
+    """Return the time after which no occurrence starts. Raises ``ValueError``."""
     if until is None:
         return None
     for date_format, until_zone in (("%Y%m%dT%H%M%SZ", UTC), ("%Y%m%dT%H%M%S", zone)):
@@ -252,10 +271,7 @@ def _parse_until(until: str | None, zone: tzinfo) -> datetime | None:
             return datetime.strptime(until, date_format).replace(tzinfo=until_zone)
         except ValueError:
             continue
-    try:
-        day = datetime.strptime(until[:8], "%Y%m%d")  # noqa: DTZ007 - the zone follows
-    except ValueError as error:
-        raise UnsupportedRuleError from error
+    day = datetime.strptime(until[:8], "%Y%m%d")  # noqa: DTZ007 - the zone follows
     return day.replace(hour=23, minute=59, second=59, tzinfo=zone)
 
 
@@ -273,10 +289,14 @@ class TimeZones:
     ``floating`` is the zone of times without a zone.
     """
 
-    def __init__(self, definitions: Mapping[str, bytes], *, floating: tzinfo) -> None:
+    def __init__(self, components: Iterable[Component], *, floating: tzinfo) -> None:
         self.floating = floating
-        self._definitions = definitions
         self._cache: dict[str, tzinfo | None] = {}
+        self._definitions = {
+            name: component.text
+            for component in components
+            if component.text is not None and (name := property_value(component.text, "TZID"))
+        }
 
     def get(self, name: str) -> tzinfo | None:
         if name not in self._cache:
@@ -299,15 +319,6 @@ class TimeZones:
             return zone.to_tz(lookup_tzid=False) if isinstance(zone, Timezone) else None
         except Exception:  # noqa: BLE001 - the parser raises arbitrary errors on invalid definitions
             return None
-
-
-def build_time_zones(components: list[Component], *, floating: tzinfo) -> TimeZones:
-    definitions = {
-        name: component.text
-        for component in components
-        if component.text is not None and (name := property_value(component.text, "TZID"))
-    }
-    return TimeZones(definitions, floating=floating)
 
 
 def _iana_zone(name: str) -> tzinfo | None:

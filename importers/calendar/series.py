@@ -1,16 +1,23 @@
-"""Convert the entries of one event to records: the event, its occurrences and their exceptions."""
+"""Convert the entries of one event to records: the event, its occurrences and their exceptions.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+An occurrence that the owner erased stays erased when a newer export moves its series: the start of
+an occurrence is its key, and those of both exports are paired.
+"""
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from itertools import chain
+from hashlib import sha256
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import orjson
-from icalendar import Event
+from icalendar import Event, vText
 from icalendar.prop.broken import vBroken
 
-from importers.calendar.entries import Calendar, Entry, ParsedEntry, parse_entries
 from importers.calendar.event_fields import (
     EventTimes,
     date_property,
@@ -21,18 +28,159 @@ from importers.calendar.event_fields import (
     recurrence_rules,
     series_id,
     time_fields,
+    values,
 )
-from importers.calendar.expansion_limits import ExpansionLimits
-from importers.calendar.moved_series import add_moved_keys, key_of
 from importers.calendar.recurrence import (
+    SERIES_MAX_OCCURRENCES,
     Expansion,
+    ExpansionLimits,
     Recurrence,
+    TimeZones,
     UnsupportedRuleError,
     Window,
     expand,
     to_aware,
 )
 from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, StaleRecords
+from importers.core.streaming import (
+    Component,
+    close_component,
+    decode_quoted_printable,
+    property_value,
+    unfold,
+)
+from importers.core.text import replace_unstorable
+
+StoredSeries = Callable[[], Mapping[str, Sequence[datetime]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """What all events of a calendar share. ``stored`` returns first starts of stored series.
+
+    ``method`` is that of an invitation, such as CANCEL, or empty.
+    """
+
+    name: str
+    zones: TimeZones
+    window: Window
+    limits: ExpansionLimits
+    stored: StoredSeries = dict
+    method: str = ""
+
+
+_OTHER_ENTRIES = {"VTODO": "task", "VJOURNAL": "journal entry"}
+_CHANGING = re.compile(
+    rb"^(?:(?:DTSTAMP|CREATED|LAST-MODIFIED|SEQUENCE|STATUS|TRANSP|CLASS|PRIORITY|COMMENT|X-[\w-]+)[;:]"
+    rb"[^\n]*|BEGIN:VALARM.*?^END:VALARM[^\n]*)\n?",
+    re.MULTILINE | re.IGNORECASE | re.DOTALL,
+)
+"""What differs between the versions of one event, such as its cancellation."""
+
+
+class Entry(NamedTuple):
+    """A VEVENT, VTODO or VJOURNAL with the calendar that contains it."""
+
+    component: Component
+    calendar: Calendar
+
+
+class ParsedEntry(NamedTuple):
+    """A parsed event with the calendar that contains it."""
+
+    event: Event
+    calendar: Calendar
+
+
+def entry_uid(entry: Entry) -> str | None:
+    """Return the UID, or one made of the content if the entry has none, or None without a text."""
+    text = entry.component.text
+    if text is None:
+        return None
+    if uid := property_value(text, "UID"):
+        return uid
+    stable = _CHANGING.sub(b"", unfold(text).replace(b"\r\n", b"\n")).strip()
+    return f"\0{sha256(stable).hexdigest()}"
+
+
+def parse_entries(entries: Sequence[Entry], item: ParsedItem) -> list[ParsedEntry]:
+    """Return the newest version of the event itself and of each exception."""
+    if len(entries) > SERIES_MAX_OCCURRENCES:
+        item.add_issue(ReceiptCode.TOO_MANY_OCCURRENCES)
+        entries = _closest_entries(entries)
+    parsed = (_parse_entry(entry, item) for entry in entries)
+    return _newest_versions(filter(None, parsed), item)
+
+
+def _closest_entries(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries of the series itself and the exceptions closest to today."""
+    today = f"{entries[0].calendar.window.today:%Y%m%d}"
+
+    def distance(entry: Entry) -> int:
+        replaced = property_value(entry.component.text or b"", "RECURRENCE-ID")
+        digits = (replaced or today)[:8]
+        return abs(int(digits) - int(today)) if digits.isdecimal() else 10**9
+
+    return sorted(entries, key=distance)[:SERIES_MAX_OCCURRENCES]
+
+
+def _parse_entry(entry: Entry, item: ParsedItem) -> ParsedEntry | None:
+    if entry.component.text is None:
+        item.add_issue(ReceiptCode.TOO_LARGE)
+        return None
+    if entry.component.name != "VEVENT":
+        item.add_issue(ReceiptCode.NOT_SUPPORTED, detail=_OTHER_ENTRIES[entry.component.name])
+        return None
+    is_cancelled = entry.calendar.method == "CANCEL"
+    try:
+        content = decode_quoted_printable(entry.component.text)
+        event = _parse_event(content, is_cancelled=is_cancelled)
+        event["UID"] = event.get("UID") or vText(entry_uid(entry) or "")
+    except (ValueError, IndexError, KeyError, TypeError) as error:
+        item.add_issue(ReceiptCode.MALFORMED, detail=str(error)[:100])
+        return None
+    return ParsedEntry(event, entry.calendar)
+
+
+def _parse_event(content: bytes, *, is_cancelled: bool) -> Event:
+    text = replace_unstorable(unfold(content).decode("utf-8", "replace"))
+    event = Event.from_ical(close_component(text, "VEVENT"))
+    if not isinstance(event, Event):
+        raise TypeError(type(event).__name__)
+    if is_cancelled:
+        event["STATUS"] = vText("CANCELLED")
+    return event
+
+
+def _newest_versions(entries: Iterable[ParsedEntry], item: ParsedItem) -> list[ParsedEntry]:
+    """Return the newest version of the series and of each exception."""
+    newest: dict[str, ParsedEntry] = {}
+    for entry in entries:
+        replaced = ical_text(entry.event, "RECURRENCE-ID")
+        current = newest.setdefault(replaced, entry)
+        if current is entry:
+            continue
+        if _content(current.event) != _content(entry.event):
+            item.add_issue(ReceiptCode.OLDER_VERSION, detail=replaced[:80])
+        if _version(entry) > _version(current):
+            newest[replaced] = entry
+    return list(newest.values())
+
+
+def _version(entry: ParsedEntry) -> tuple[bool, int, str, bool]:
+    """Return what orders versions. The answer of a guest repeats only a part of the event."""
+    event = entry.event
+    sequence = ical_text(event, "SEQUENCE")
+    stamp = ical_text(event, "LAST-MODIFIED") or ical_text(event, "DTSTAMP")
+    is_answer = entry.calendar.method in ("REPLY", "COUNTER", "REFRESH")
+    is_cancelled = ical_text(event, "STATUS").upper() == "CANCELLED"
+    return not is_answer, int(sequence) if sequence.isdecimal() else 0, stamp, is_cancelled
+
+
+def _content(event: Event) -> tuple[str, ...]:
+    names = ("DTSTART", "DTEND", "RRULE", "SUMMARY", "LOCATION", "STATUS", "SEQUENCE")
+    return tuple(ical_text(event, name) for name in names)
+
 
 EMPTY_LONG_FIELDS: dict[str, Any] = {"description": None, "attendees": []}
 """Replaces the long fields of all occurrences but the first if the series would be too large."""
@@ -82,7 +230,8 @@ def _add_series(master: ParsedEntry, entries: list[ParsedEntry], item: ParsedIte
     try:
         expansion, lengths = _expand_event(master, times, rules, item, max_steps=limits.steps)
     except UnsupportedRuleError:
-        item.add_issue(ReceiptCode.BAD_RECURRENCE, detail=" ".join(rules))
+        excluding = (f"EXRULE {rule}" for rule in recurrence_rules(event, name="EXRULE"))
+        item.add_issue(ReceiptCode.BAD_RECURRENCE, detail=" ".join((*rules, *excluding)))
         item.records.append(_record(master, times, key=key_of(series, times.start), item=item))
         item.records += [_override_record(each, item) for each in _overrides(entries, {}, item)]
         return
@@ -237,6 +386,8 @@ def _expand_event(
 ) -> tuple[Expansion, dict[datetime, timedelta]]:
     """Return the occurrences, and the lengths of those that have their own."""
     event, calendar = master
+    if "EXRULE" in event:  # RFC 5545 removed it, and without it there would be too many occurrences
+        raise UnsupportedRuleError
     zone = times.start.tzinfo or UTC
     excluded = [time for time, _ in _listed_dates(event, "EXDATE", calendar, zone, item)]
     added = {
@@ -250,7 +401,6 @@ def _expand_event(
         frozenset(added),
         frozenset(to_aware(time, zone=zone) for time in excluded),
         frozenset(_excluded_days(excluded, calendar.zones.floating, is_all_day=times.is_all_day)),
-        recurrence_rules(event, name="EXRULE"),
     )
     expansion = expand(recurrence, window=calendar.window, max_steps=max_steps)
     return expansion, {start: length for start, length in added.items() if length is not None}
@@ -282,8 +432,7 @@ def _listed_dates(
 
     Each comes with its length if it is a period.
     """
-    value = event.get(name, [])
-    for dates in value if isinstance(value, list) else [value]:
+    for dates in values(event, name):
         if isinstance(dates, vBroken):
             item.add_issue(ReceiptCode.BAD_LISTED_DATE, detail=name)
             continue
@@ -324,3 +473,75 @@ def _record(
 ) -> ParsedRecord:
     data = event_data(entry.event, entry.calendar.name, times, key=key, item=item)
     return ParsedRecord("events", data)
+
+
+_NEIGHBORS = 8
+
+
+def key_of(series: str, start: datetime) -> str:
+    return f"{series}.{start.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def stored_series(keys: Iterable[str]) -> dict[str, list[datetime]]:
+    """Return the starts of stored occurrences by series."""
+    series: dict[str, list[datetime]] = {}
+    for key in sorted(keys):
+        name, _, written = key.partition(".")
+        try:
+            start = datetime.strptime(written, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        except ValueError:
+            continue
+        series.setdefault(name, []).append(start)
+    return series
+
+
+def add_moved_keys(
+    series: str,
+    records: Sequence[ParsedRecord],
+    starts: Mapping[str, datetime],
+    stored: Sequence[datetime],
+    zone: tzinfo,
+) -> list[ParsedRecord]:
+    """Return the records with the key that each had before the series moved, if it moved.
+
+    ``starts`` are those of all occurrences by key.
+    """
+    shift = _find_shift(stored, starts.values(), zone)
+    if not shift:
+        return list(records)
+    moved = []
+    for record in records:
+        start = starts.get(record.data["id"])
+        before = start and (_wall_time(start, zone) - shift).replace(tzinfo=zone)
+        key = before and key_of(series, before)
+        is_new = key and key not in starts
+        moved.append(ParsedRecord(record.stream, record.data, (key,)) if key and is_new else record)
+    return moved
+
+
+def _find_shift(
+    stored: Sequence[datetime], starts: Iterable[datetime], zone: tzinfo
+) -> timedelta | None:
+    """Return by how much most stored occurrences moved, less than to the next of them.
+
+    Local times are compared, since a moved series keeps them when daylight saving time begins.
+    """
+    new = sorted({_wall_time(start, zone) for start in starts})
+    known = set(new)
+    old = sorted({_wall_time(start, zone) for start in stored} - known)
+    if not old or not new:
+        return None
+    shifts: Counter[timedelta] = Counter()
+    for start in old:
+        at = bisect_left(new, start)
+        shifts.update(each - start for each in new[max(0, at - _NEIGHBORS) : at + _NEIGHBORS])
+    gap = min((after - before for before, after in pairwise(new)), default=timedelta.max)
+    near = {shift: count for shift, count in shifts.items() if abs(shift) < gap}
+    if not near:
+        return None
+    best = max(near, key=lambda shift: (near[shift], -abs(shift)))
+    return best if near[best] * 2 >= len(old) else None
+
+
+def _wall_time(time: datetime, zone: tzinfo) -> datetime:
+    return time.astimezone(zone).replace(tzinfo=None)

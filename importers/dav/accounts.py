@@ -10,11 +10,10 @@ from functools import partial
 from urllib.parse import urljoin
 
 from evidence.errors import InvalidRequest
-from importers.calendar.entries import StoredSeries
-from importers.calendar.expansion_limits import ExpansionLimits, limits_per_run
 from importers.calendar.feed import horizon_year, lazy_series
 from importers.calendar.icalendar import group_by_uid, parse_calendar
-from importers.calendar.series import parse_series
+from importers.calendar.recurrence import ExpansionLimits, limits_per_run
+from importers.calendar.series import StoredSeries, parse_series
 from importers.contacts import parse_card
 from importers.core.importer import UTC_ZONE, Options, parse_time_zone
 from importers.core.results import ParsedItem
