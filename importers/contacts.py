@@ -12,6 +12,13 @@ from importers import contact_values
 from importers.contact_values import first_value, flatten, values
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import Importer, claim_by_start
+from importers.core.readers import (
+    FILE_MAX_BYTES,
+    Component,
+    close_component,
+    iter_components,
+    unfold,
+)
 from importers.core.results import (
     ExportItem,
     ExportItems,
@@ -19,13 +26,6 @@ from importers.core.results import (
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
-)
-from importers.core.streaming import (
-    FILE_MAX_BYTES,
-    Component,
-    close_component,
-    iter_components,
-    unfold,
 )
 from importers.core.text import (
     decode,

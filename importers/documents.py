@@ -5,10 +5,10 @@ from hashlib import sha256
 from typing import Any
 
 from evidence import limits
-from importers.core.attachments import add_attachment
 from importers.core.export_files import ExportFile
+from importers.core.file_texts import MEDIA_TYPES as OFFICE_TYPES
+from importers.core.file_texts import add_attachment
 from importers.core.importer import ExportFiles, Importer, Options, claim_by_suffix
-from importers.core.office_files import MEDIA_TYPES as OFFICE_TYPES
 from importers.core.results import (
     ExportItem,
     ExportItems,

@@ -10,7 +10,7 @@ from typing import Any
 
 import feedparser
 
-from importers.core.moments import to_utc
+from importers.core.dates import to_utc
 from importers.core.results import ExportItem, ParsedItem, ReceiptCode
 from importers.core.source import (
     Checkpoint,

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer
+from importers.core.readers import XmlElement, iter_elements
 from importers.core.results import (
     ExportItem,
     ExportItems,
@@ -18,7 +19,6 @@ from importers.core.results import (
     ReceiptCode,
     UnreadableError,
 )
-from importers.core.streaming import XmlElement, iter_elements
 from importers.core.text import one_line
 
 BLOCK_BYTES = 4 * 1024 * 1024

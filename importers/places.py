@@ -13,7 +13,7 @@ from evidence.declarations.values import parse_instant
 from importers.core.dates import unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer
-from importers.core.json_nodes import iter_json_items
+from importers.core.readers import iter_json_items
 from importers.core.results import (
     ExportItem,
     ExportItems,

@@ -20,8 +20,7 @@ from typing_extensions import override
 from evidence.errors import InvalidRequest
 from evidence.models.owners import current_owner
 from importers.core.importer import DATE_ORDERS, FileSample, parse_import_request
-from importers.core.receipt_texts import RECEIPT_TEXTS
-from importers.core.results import ReceiptCode, UnreadableError
+from importers.core.results import RECEIPT_TEXTS, ReceiptCode, UnreadableError
 from importers.models import ImportReceipt, ImportRun
 from importers.registry import installed_importers
 from importers.runs import report_lines, uploads

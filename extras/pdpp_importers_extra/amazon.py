@@ -4,10 +4,10 @@ import re
 from decimal import Decimal
 from functools import partial
 
-from importers.core.csv_rows import Row, find_header, iter_rows
+from importers.core.dates import require_moment, to_utc
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer
-from importers.core.moments import require_moment, to_utc
+from importers.core.readers import Row, find_header, iter_rows
 from importers.core.results import (
     ContentKeys,
     ExportItem,

@@ -8,8 +8,8 @@ from functools import partial
 from importers.core.dates import unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.readers import Database, claim_databases, databases, open_database
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
-from importers.core.sqlite_files import Database, claim_databases, databases, open_database
 from importers.takeout import activity_records as records
 
 URL_MAX_CHARS = 2_000

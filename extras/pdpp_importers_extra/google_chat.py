@@ -10,9 +10,10 @@ from typing import Any
 import orjson
 
 from importers.chat import records
+from importers.core.dates import parse_written_moment, to_utc
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.json_nodes import (
+from importers.core.readers import (
     Json,
     head_has,
     iter_nodes,
@@ -22,7 +23,6 @@ from importers.core.json_nodes import (
     json_text,
     parse_node,
 )
-from importers.core.moments import parse_written_moment, to_utc
 from importers.core.results import (
     ContentKeys,
     ExportItem,
@@ -176,7 +176,4 @@ def _file(node: Json, chat: _Chat) -> records.MessageFile:
     return records.MessageFile(name=shown, size=content.size if content else None, content=content)
 
 
-GOOGLE_CHAT = Importer(
-    claim=_claim,
-    read=_read,
-)
+GOOGLE_CHAT = Importer(claim=_claim, read=_read)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from functools import partial
 
+from importers.core.dates import require_moment, unix_to_utc
 from importers.core.export_files import ExportFile
 from importers.core.importer import Importer
-from importers.core.json_nodes import Json, json_line, json_object, json_objects, json_text
-from importers.core.moments import require_moment, unix_to_utc
+from importers.core.readers import Json, json_line, json_object, json_objects, json_text
 from importers.core.results import ReceiptCode, UnreadableError
 from pdpp_importers_extra import social_records as records
 from pdpp_importers_extra.meta_archive import (

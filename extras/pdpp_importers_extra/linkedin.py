@@ -5,11 +5,10 @@ from functools import partial
 from hashlib import sha256
 
 from importers.chat import records as chat_records
-from importers.core.csv_rows import Row, find_header, iter_rows, read_rows
-from importers.core.dates import normalize
+from importers.core.dates import normalize, require_moment, to_utc
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer
-from importers.core.moments import require_moment, to_utc
+from importers.core.readers import Row, find_header, iter_rows, read_rows
 from importers.core.results import (
     ContentKeys,
     ExportItem,

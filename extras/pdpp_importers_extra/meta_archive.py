@@ -11,7 +11,7 @@ from typing import Any
 
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles
-from importers.core.json_nodes import (
+from importers.core.readers import (
     Json,
     head_has,
     iter_nodes,

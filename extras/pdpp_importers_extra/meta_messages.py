@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 from importers.chat import records
+from importers.core.dates import require_moment, unix_to_utc
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.json_nodes import (
+from importers.core.readers import (
     ITEM,
     Json,
     head_has,
@@ -23,7 +24,6 @@ from importers.core.json_nodes import (
     open_json,
     parse_node,
 )
-from importers.core.moments import require_moment, unix_to_utc
 from importers.core.results import (
     ContentKeys,
     ExportItem,

@@ -6,11 +6,17 @@ from dataclasses import replace
 from datetime import datetime, time
 from functools import partial
 
-from importers.core.csv_rows import Row, find_header, iter_rows
-from importers.core.dates import detect_date_order, normalize, parse_date
+from importers.core.dates import (
+    detect_date_order,
+    local_to_utc,
+    normalize,
+    parse_date,
+    require_moment,
+    to_utc,
+)
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.moments import local_to_utc, require_moment, to_utc
+from importers.core.readers import Row, find_header, iter_rows
 from importers.core.results import (
     ContentKeys,
     ExportItem,
@@ -125,8 +131,4 @@ def _listed_view(row: Row, key: str, written: str, options: Options) -> ParsedIt
     return item
 
 
-NETFLIX = Importer(
-    claim=_claim,
-    read=_read,
-    prepare=_prepare,
-)
+NETFLIX = Importer(claim=_claim, read=_read, prepare=_prepare)

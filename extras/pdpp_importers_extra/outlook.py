@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import compressed_rtf
 
-from importers.core.binary_formats import TimeLimitExceeded, rtf_text, time_limit
+from importers.core.file_texts import TimeLimitExceeded, rtf_text, time_limit
 from importers.core.results import Issue, ParsedItem, ReceiptCode
 from importers.core.text import decode, html_to_text, one_line, replace_unstorable, text_prefix
 from importers.mail.bodies import Body, DisplayedText, select_alternative

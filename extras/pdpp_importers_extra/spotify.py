@@ -3,9 +3,10 @@
 from functools import partial
 from typing import Any
 
+from importers.core.dates import require_moment, to_utc
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer
-from importers.core.json_nodes import (
+from importers.core.readers import (
     Json,
     head_has,
     iter_nodes,
@@ -13,7 +14,6 @@ from importers.core.json_nodes import (
     json_line,
     parse_node,
 )
-from importers.core.moments import require_moment, to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.takeout import activity_records as records
 from importers.takeout.activity_records import Repeats

@@ -32,13 +32,15 @@ from importers.core.source import (
     SourceRun,
 )
 from importers.core.source_http import (
+    DAV,
     HttpClient,
+    Resource,
     TooLargeError,
     basic_authorization,
+    list_resources,
     require_success,
 )
 from importers.core.text_recognition import PICTURE_TYPES, SCAN_SUFFIXES, is_installed
-from importers.core.webdav import DAV, Resource, list_resources
 from importers.documents import MEDIA_TYPES, parse_document
 
 ROOT = "/"

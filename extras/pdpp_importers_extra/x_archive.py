@@ -9,9 +9,10 @@ from functools import partial
 
 import orjson
 
+from importers.core.dates import require_moment, to_utc
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer
-from importers.core.json_nodes import (
+from importers.core.readers import (
     Json,
     iter_nodes,
     json_integer,
@@ -21,7 +22,6 @@ from importers.core.json_nodes import (
     json_text,
     parse_node,
 )
-from importers.core.moments import require_moment, to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import one_line
 from pdpp_importers_extra import social_records as records

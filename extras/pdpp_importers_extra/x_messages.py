@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 from importers.chat import records
+from importers.core.dates import require_moment, to_utc
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer
-from importers.core.json_nodes import (
+from importers.core.readers import (
     ITEM,
     Json,
     iter_json_events,
@@ -20,7 +21,6 @@ from importers.core.json_nodes import (
     open_json,
     parse_node,
 )
-from importers.core.moments import require_moment, to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import one_line
 from pdpp_importers_extra.x_archive import Account, group_media, part_name, read_account

@@ -185,9 +185,6 @@ def _read(files: ExportFiles, _options: Options) -> ExportItems:
 
 
 CAMT = once_across_formats(
-    Importer(
-        claim=_claim,
-        read=_read,
-    ),
+    Importer(claim=_claim, read=_read),
     "c_",
 )

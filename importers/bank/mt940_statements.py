@@ -249,9 +249,6 @@ def _read(files: ExportFiles, _options: Options) -> ExportItems:
 
 
 MT940 = once_across_formats(
-    Importer(
-        claim=_claim,
-        read=_read,
-    ),
+    Importer(claim=_claim, read=_read),
     "m_",
 )

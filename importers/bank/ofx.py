@@ -288,10 +288,6 @@ def _transaction(
 
 
 OFX = once_across_formats(
-    Importer(
-        claim=_claim,
-        prepare=_prepare,
-        read=_read,
-    ),
+    Importer(claim=_claim, prepare=_prepare, read=_read),
     "f_",
 )

@@ -13,6 +13,7 @@ from importers.calendar.icalendar import (
 from importers.calendar.recurrence import limits_per_run
 from importers.calendar.series import Entry, StoredSeries, parse_series, stored_series
 from importers.core.importer import YEARS_AHEAD, Options
+from importers.core.readers import folded_to_utf8
 from importers.core.results import ExportItem
 from importers.core.source import (
     Checkpoint,
@@ -26,7 +27,6 @@ from importers.core.source import (
     SourceRun,
 )
 from importers.core.source_http import HttpClient, HttpResponse, TooLargeError, require_success
-from importers.core.streaming import folded_to_utf8
 
 CONTAINER = "calendar"
 STEP_ITEMS = 20

@@ -25,13 +25,13 @@ from importers.calendar.series import (
 )
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options, claim_by_start, parse_time_zone
-from importers.core.results import ExportItem, ExportItems, ReceiptCode, UnreadableError
-from importers.core.streaming import (
+from importers.core.readers import (
     FILE_MAX_BYTES,
     folded_to_utf8,
     iter_components,
     property_value,
 )
+from importers.core.results import ExportItem, ExportItems, ReceiptCode, UnreadableError
 from importers.core.text import one_line
 
 CALENDAR_MAX_BYTES = FILE_MAX_BYTES // 2

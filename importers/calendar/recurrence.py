@@ -17,7 +17,7 @@ from icalendar import Timezone
 from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
 from importers.core.importer import Options
-from importers.core.streaming import Component, property_value
+from importers.core.readers import Component, property_value
 
 SERIES_MAX_OCCURRENCES = 5_000
 SERIES_MAX_BYTES = 4 * 1024 * 1024

@@ -41,14 +41,14 @@ from importers.calendar.recurrence import (
     expand,
     to_aware,
 )
-from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, StaleRecords
-from importers.core.streaming import (
+from importers.core.readers import (
     Component,
     close_component,
     decode_quoted_printable,
     property_value,
     unfold,
 )
+from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, StaleRecords
 from importers.core.text import replace_unstorable
 
 StoredSeries = Callable[[], Mapping[str, Sequence[datetime]]]

@@ -7,11 +7,10 @@ from functools import partial
 from typing import Any
 
 from importers.chat import records
-from importers.core.dates import unix_to_iso
+from importers.core.dates import to_utc, unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.json_nodes import iter_json_items, json_object
-from importers.core.moments import to_utc
+from importers.core.readers import iter_json_items, json_object
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import one_line, replace_unstorable
 

@@ -10,8 +10,8 @@ from importers.chat import records
 from importers.core.dates import unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.readers import Database, claim_databases, databases, open_database
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
-from importers.core.sqlite_files import Database, claim_databases, databases, open_database
 
 _TABLES = ("chat_message_join", "message_attachment_join")
 _COLUMNS = ("ROWID", "guid", "text", "attributedBody", "handle_id", "service", "date", "date_edited",
@@ -224,7 +224,4 @@ def _claim(files: ExportFiles) -> list[ExportFile]:
     return [*found, *(file for file in attached if file not in found)]
 
 
-IMESSAGE = Importer(
-    claim=_claim,
-    read=_read,
-)
+IMESSAGE = Importer(claim=_claim, read=_read)

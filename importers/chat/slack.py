@@ -12,7 +12,7 @@ from importers.chat import records
 from importers.core.dates import unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.json_nodes import iter_json_items, json_object
+from importers.core.readers import iter_json_items, json_object
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import one_line
 
@@ -260,7 +260,4 @@ def _inline_text(kind: str, node: Mapping[str, Any], users: Mapping[str, str]) -
     return None if named is None else f"{named[0]}{node.get(named[1]) or ''}"
 
 
-SLACK = Importer(
-    claim=_claim,
-    read=_read,
-)
+SLACK = Importer(claim=_claim, read=_read)

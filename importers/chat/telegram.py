@@ -9,12 +9,11 @@ from functools import partial
 from typing import IO, Any
 
 from importers.chat import records
-from importers.core.dates import unix_to_iso
+from importers.core.dates import parse_local_moment, unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.json_nodes import ITEM, iter_json_events
 from importers.core.key_set import KeySet, key_hash
-from importers.core.moments import parse_local_moment
+from importers.core.readers import ITEM, iter_json_events
 from importers.core.results import (
     ExportItem,
     ExportItems,
@@ -269,7 +268,4 @@ def _message_files(
         )
 
 
-TELEGRAM = Importer(
-    claim=_claim,
-    read=_read,
-)
+TELEGRAM = Importer(claim=_claim, read=_read)

@@ -20,7 +20,6 @@ from importers.chat.whatsapp_messages import (
 from importers.core import dates
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, FileSample, Importer, Options
-from importers.core.languages import detect_language
 from importers.core.results import (
     ContentKeys,
     ExportItem,
@@ -28,6 +27,7 @@ from importers.core.results import (
     ParsedItem,
     ReceiptCode,
 )
+from importers.core.text import detect_language
 
 SERVICE = "whatsapp"
 FIRST_YEAR = 2009
@@ -234,9 +234,4 @@ def _message(
     return item
 
 
-WHATSAPP = Importer(
-    claim=_claim,
-    prepare=_prepare,
-    read=_read,
-    sample=_sample,
-)
+WHATSAPP = Importer(claim=_claim, prepare=_prepare, read=_read, sample=_sample)

@@ -27,8 +27,7 @@ from evidence import limits
 from importers.core import isolation
 from importers.core.dates import AS_WRITTEN, DATES, require_plausible
 from importers.core.export_files import Export, ExportFile, fingerprint, open_export
-from importers.core.extra_kinds import extra_kind
-from importers.core.importer import ChoiceNeeded, Importer, Options
+from importers.core.importer import ChoiceNeeded, Importer, Options, extra_kind
 from importers.core.messages import MessageError, read_message, write_message
 from importers.core.results import (
     ITEM_MAX_BYTES,

@@ -16,11 +16,10 @@ from importers.calendar.recurrence import ExpansionLimits, limits_per_run
 from importers.calendar.series import StoredSeries, parse_series
 from importers.contacts import parse_card
 from importers.core.importer import UTC_ZONE, Options, parse_time_zone
+from importers.core.readers import property_value
 from importers.core.results import ParsedItem
 from importers.core.source import Container, Event, Source, SourceRun
-from importers.core.source_http import HttpClient, basic_authorization
-from importers.core.streaming import property_value
-from importers.core.webdav import Resource
+from importers.core.source_http import HttpClient, Resource, basic_authorization
 from importers.dav.collections import CollectionRun, Entries
 from importers.dav.discovery import (
     ADDRESS_BOOKS,

@@ -21,14 +21,17 @@ from importers.core.source import (
     SourceError,
     SourceRun,
 )
-from importers.core.source_http import HttpClient, HttpResponse, TooLargeError, require_success
-from importers.core.webdav import (
+from importers.core.source_http import (
     DAV,
     LISTING_MAX_BYTES,
     XML_HEADERS,
+    HttpClient,
+    HttpResponse,
     Resource,
+    TooLargeError,
     list_resources,
     parse_multistatus,
+    require_success,
 )
 from importers.dav.discovery import NAME, collection_name
 

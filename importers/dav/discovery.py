@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urljoin, urlsplit
 
 from importers.core.source import ProblemCode, SourceError
-from importers.core.source_http import HttpClient
-from importers.core.webdav import DAV, Resource, list_resources
+from importers.core.source_http import DAV, HttpClient, Resource, list_resources
 
 CALDAV = "{urn:ietf:params:xml:ns:caldav}"
 CARDDAV = "{urn:ietf:params:xml:ns:carddav}"

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from importers.core.attachments import add_attachment
+from importers.core.file_texts import add_attachment
 from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode
 from importers.core.text import decode, html_to_text, replace_unstorable, text_prefix
 from importers.mail.mime import MimePart

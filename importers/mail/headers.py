@@ -9,7 +9,7 @@ from email.message import Message
 from email.utils import collapse_rfc2231_value, getaddresses, parsedate_tz, quote, unquote
 from itertools import islice
 
-from importers.core import moments
+from importers.core import dates
 from importers.core.results import ParsedItem, ReceiptCode
 from importers.core.text import decode, one_line, replace_unstorable
 
@@ -204,7 +204,7 @@ def parse_date(value: str, item: ParsedItem | None = None) -> datetime | None:
         if not parsed[9] and (written := _ZONE.search(_COMMENT.sub("", value))):
             # "Tue Jan 13 14:30:00 CET 2026" ends with the year.
             name = re.sub(r"\s+\d{4}$", "", written[1])
-            known = moments.zone_offset(name)
+            known = dates.zone_offset(name)
             if known is None and name and item is not None:
                 item.add_issue(ReceiptCode.UNKNOWN_TIME_ZONE, detail=name[:40])
             zone = known or zone

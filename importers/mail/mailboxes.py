@@ -15,7 +15,6 @@ from importers.core.importer import (
     Options,
     claim_by_suffix,
 )
-from importers.core.languages import detect_language
 from importers.core.results import (
     ExportItem,
     ExportItems,
@@ -25,6 +24,7 @@ from importers.core.results import (
     UnreadableError,
     issues_only,
 )
+from importers.core.text import detect_language
 from importers.mail.records import MailboxMetadata, message_text, parse_message
 from importers.mail.twins import leave_out_twins
 

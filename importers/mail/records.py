@@ -7,8 +7,8 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from evidence.declarations.roles import is_outgoing
-from importers.core import binary_formats
-from importers.core.attachments import add_attachment, detect_media_type
+from importers.core import file_texts
+from importers.core.file_texts import add_attachment, detect_media_type
 from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode
 from importers.core.text import (
     decode,
@@ -41,7 +41,7 @@ def is_tnef(media_type: str, filename: str | None) -> bool:
 
 def parse_tnef(content: bytes) -> TnefContent | None:
     """Return the content of a TNEF file, or None for a damaged one or another format."""
-    result = binary_formats.parse_tnef(content)
+    result = file_texts.parse_tnef(content)
     if result is None:
         return None
     header, [*contents, text] = result

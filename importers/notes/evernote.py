@@ -10,9 +10,10 @@ from typing import IO
 from xml.parsers import expat
 
 from evidence import limits
+from importers.core.dates import require_moment, to_utc
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.moments import require_moment, to_utc
+from importers.core.readers import ELEMENT_MAX_DEPTH, iter_collected
 from importers.core.results import (
     ContentKeys,
     ExportItem,
@@ -21,7 +22,6 @@ from importers.core.results import (
     ReceiptCode,
     UnreadableError,
 )
-from importers.core.streaming import ELEMENT_MAX_DEPTH, iter_collected
 from importers.core.text import html_to_text, one_line
 from importers.notes import records
 
@@ -242,7 +242,4 @@ def _add_resource(
         records.add_file(item, note, content, name=name, media_type=media_type)
 
 
-EVERNOTE = Importer(
-    claim=_claim,
-    read=_read,
-)
+EVERNOTE = Importer(claim=_claim, read=_read)

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from typing_extensions import override
 
-from importers.core.moments import local_to_utc
+from importers.core.dates import local_to_utc
 from importers.core.results import ParsedItem, ReceiptCode
 from importers.core.text import one_line, replace_unstorable
 from importers.notes import records

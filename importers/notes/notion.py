@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from evidence import limits
+from importers.core.dates import parse_local_moment
 from importers.core.export_files import ExportFile
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.moments import parse_local_moment
 from importers.core.results import ExportItem, ExportItems, ParsedItem
 from importers.core.text import decode, html_to_text, text_prefix
 from importers.notes import records
@@ -165,7 +165,4 @@ def _file(file: ExportFile, export: _Export) -> ParsedItem:
     return item
 
 
-NOTION = Importer(
-    claim=_claim,
-    read=_read,
-)
+NOTION = Importer(claim=_claim, read=_read)

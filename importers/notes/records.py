@@ -6,8 +6,8 @@ from hashlib import sha256
 from typing import Any
 
 from evidence import limits
-from importers.core.attachments import add_attachment, detect_media_type
 from importers.core.export_files import ExportFile
+from importers.core.file_texts import add_attachment, detect_media_type
 from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, UnreadableError
 from importers.core.text import one_line, replace_unstorable, truncate
 

@@ -19,8 +19,7 @@ from django.utils import timezone
 from evidence.errors import ApiException, IngestStorageError
 from evidence.models.owners import Owner, current_owner, first_owner, in_turn
 from importers.core.importer import ChoiceNeeded, ImportRequest, parse_import_request
-from importers.core.receipt_texts import RECEIPT_TEXTS
-from importers.core.results import UnreadableError
+from importers.core.results import RECEIPT_TEXTS, UnreadableError
 from importers.models import ImportRun
 from importers.runs import store, uploads
 from importers.runs.preview import ExportPreview, preview_export, unknown_tables

@@ -8,8 +8,8 @@ from typing import Any
 
 from evidence.errors import InvalidRequest
 from importers.core import sandbox
-from importers.core.extra_kinds import EXTRA_PACKAGE
 from importers.core.importer import (
+    EXTRA_PACKAGE,
     YEARS_AHEAD,
     ChoiceNeeded,
     FileSample,

@@ -23,8 +23,7 @@ from evidence.errors import InvalidRequest
 from evidence.write.blobs import CHUNK_BYTES, SmallFile, put_blob, put_small_files, stored_blobs
 from evidence.write.ndjson import NdjsonLine
 from importers.core.key_set import KeySet, key_hash
-from importers.core.receipt_texts import without_repeated
-from importers.core.results import Issue, ReceiptCode, StaleRecords
+from importers.core.results import Issue, ReceiptCode, StaleRecords, without_repeated
 from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader
 from importers.core.sandbox_process import SandboxError
 from importers.runs.import_totals import ImportTotals, RecordSummary

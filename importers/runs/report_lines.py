@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from importers.core.receipt_texts import RECEIPT_TEXTS
-from importers.core.results import Issue, ReceiptCode
+from importers.core.results import RECEIPT_TEXTS, Issue, ReceiptCode
 from importers.models import ImportReceipt, ImportRun
 from importers.runs.import_totals import total_lines
 from importers.runs.preview import ExportPart, ExportPreview

@@ -23,8 +23,7 @@ from evidence.write.app_data import AppData
 from evidence.write.connections import create_connection
 from evidence.write.declaration_store import declare
 from importers.core.importer import ChoiceNeeded, InstalledImporter, Options
-from importers.core.receipt_texts import RECEIPT_TEXTS
-from importers.core.results import Issue
+from importers.core.results import RECEIPT_TEXTS, Issue
 from importers.core.text import replace_unstorable
 from importers.models import ImportChoice, ImportReceipt, ImportRun, SyncedItem, WaitingExport
 from importers.runs import uploads

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from django.utils import timezone
 
 from evidence.write.ingest import IngestResult
-from importers.core.receipt_texts import RECEIPT_TEXTS
-from importers.core.results import ReceiptCode
+from importers.core.results import RECEIPT_TEXTS, ReceiptCode
 from importers.core.source import ProblemCode, SourceError
 from importers.models import SourceAccount
 from importers.sources import account_store

@@ -16,8 +16,7 @@ from evidence.write.receipts import Receipt
 from evidence.write.receipts import ReceiptCode as RejectionCode
 from evidence.write.reindex import IndexMaintenance
 from evidence.write.sealed_values import SealedError
-from importers.core.receipt_texts import without_repeated
-from importers.core.results import ReceiptCode
+from importers.core.results import ReceiptCode, without_repeated
 from importers.core.source import InstalledSource, ProblemCode, SourceError
 from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
 from importers.models import SourceAccount

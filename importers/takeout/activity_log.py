@@ -12,9 +12,10 @@ from functools import partial
 from hashlib import sha256
 from urllib.parse import parse_qs, urlsplit
 
+from importers.core.dates import parse_written_moment, require_moment, to_utc
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.json_nodes import (
+from importers.core.readers import (
     Json,
     head_has,
     iter_nodes,
@@ -23,7 +24,6 @@ from importers.core.json_nodes import (
     json_text,
     parse_node,
 )
-from importers.core.moments import parse_written_moment, require_moment, to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import decode, html_to_text, one_line, strip_tags
 from importers.takeout import activity_records as records
@@ -284,7 +284,4 @@ def _texts(node: Json, subtitles: list[Json], details: list[str]) -> Iterator[st
         yield html_to_text(json_text(each, "html"))
 
 
-GOOGLE_ACTIVITY = Importer(
-    claim=_claim,
-    read=_read,
-)
+GOOGLE_ACTIVITY = Importer(claim=_claim, read=_read)

@@ -5,16 +5,16 @@ from functools import partial
 
 import orjson
 
+from importers.core.dates import require_moment, unix_to_utc
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer
-from importers.core.json_nodes import (
+from importers.core.readers import (
     Json,
     head_has,
     json_line,
     json_objects,
     json_text,
 )
-from importers.core.moments import require_moment, unix_to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import decode, html_to_text
 from importers.notes import records

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import orjson
 
-from importers.core.csv_rows import Row, find_header, read_rows
+from importers.core.dates import require_moment, to_utc
 from importers.core.export_files import ExportFile
-from importers.core.moments import require_moment, to_utc
+from importers.core.readers import Row, find_header, read_rows
 from importers.core.results import ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.takeout import activity_records as records
 

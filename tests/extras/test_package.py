@@ -9,8 +9,7 @@ import pytest
 from django.utils import timezone
 
 from importers import registry
-from importers.core.extra_kinds import EXTRA_PACKAGE
-from importers.core.importer import ImportRequest
+from importers.core.importer import EXTRA_PACKAGE, ImportRequest
 from importers.registry import find_folder
 from importers.runs.preview import preview_export
 from importers.runs.report_lines import preview_lines

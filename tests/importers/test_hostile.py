@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from importers.core.export_files import open_export
 from importers.core.importer import Options
 from importers.core.key_set import KeySet
-from importers.core.receipt_texts import RECEIPT_TEXTS
-from importers.core.results import ReceiptCode
+from importers.core.results import RECEIPT_TEXTS, ReceiptCode
 from importers.core.text import decode, html_to_text
 from importers.mail.headers import decode_encoded_words
 from importers.mail.mailboxes import MBOX, iter_mbox

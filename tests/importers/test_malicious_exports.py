@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from importers.calendar.icalendar import ICALENDAR
-from importers.core import attachments, export_files
+from importers.core import export_files, file_texts
 from importers.core.export_files import open_export
 from importers.core.importer import Options
+from importers.core.readers import iter_components
 from importers.core.results import Issue, ParsedItem, ReceiptCode
-from importers.core.streaming import iter_components
 from importers.core.text import html_to_text
 from importers.models import ImportRun
 from tests.importers.imports import latest, one, read_all, receipts, records, run
@@ -100,13 +100,12 @@ def test_unsupported_compression_is_skipped_without_unpacking(tmp_path: Path) ->
 def test_archive_with_oversized_directory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from importers.core import zip_archive
 
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for number in range(200):
             archive.writestr(f"{number:0200}.txt", "x")
     assert len(open_export(tmp_path / "a.zip").files) == 200
-    monkeypatch.setattr(zip_archive, "DIRECTORY_MAX_BYTES", 40_000)
+    monkeypatch.setattr(export_files, "DIRECTORY_MAX_BYTES", 40_000)
     monkeypatch.setattr(zipfile.ZipFile, "infolist", None)
 
     with pytest.raises(export_files.UnreadableError) as refused:
@@ -288,7 +287,7 @@ def test_very_long_text_is_truncated_in_bounded_memory() -> None:
     item, content = ParsedItem(), "\U0001f600".encode() + "\u00e4".encode() * 12_000_000
 
     with memory_limit(120_000_000):
-        text, _ = attachments._extract_text(
+        text, _ = file_texts._extract_text(
             content, media_type="text/plain", charset=None, item=item
         )
 

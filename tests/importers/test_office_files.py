@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from importers.core.office_files import extract_office_text
+from importers.core.file_texts import extract_office_text
 from importers.core.results import ReceiptCode
 from tests.importers.imports import records, run
 from tests.importers.needs import OFFICE, WORD_FILES, optional_module

@@ -26,8 +26,7 @@ from importers.core.importer import (
     ImportRequest,
     parse_import_request,
 )
-from importers.core.receipt_texts import RECEIPT_TEXTS
-from importers.core.results import UnreadableError
+from importers.core.results import RECEIPT_TEXTS, UnreadableError
 from importers.models import ImportRun
 from importers.registry import installed_importers
 from importers.runs import report_lines
