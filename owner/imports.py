@@ -23,9 +23,9 @@ from importers.core.importer import DATE_ORDERS, FileSample, parse_import_reques
 from importers.core.results import RECEIPT_TEXTS, ReceiptCode, UnreadableError
 from importers.models import ImportReceipt, ImportRun
 from importers.registry import installed_importers
-from importers.runs import report_lines, uploads
+from importers.runs import uploads
 from importers.runs.import_totals import ImportTotals, format_sum
-from importers.runs.preview import ExportPreview, preview_export
+from importers.runs.preview import ExportPreview, describe_part, issue_text, preview_export
 from importers.runs.store import ensure_connection, find_run, latest_runs
 from importers.runs.uploads import Upload, answer, dismiss, find_waiting, list_waiting, locate
 from operations import jobs
@@ -356,7 +356,7 @@ class RunLines:
 def part_lines(found: ExportPreview) -> list[PartLines]:
     lines = []
     for part in found.parts:
-        text = escape_invisible(report_lines.describe_part(part))
+        text = escape_invisible(describe_part(part))
         if part.missing_option is None:
             lines.append(PartLines(text))
         else:
@@ -377,7 +377,7 @@ def table_lines(sample: FileSample) -> dict[str, Any]:
 
 def left_lines(found: ExportPreview) -> list[str]:
     return [
-        escape_invisible(f"{name}: {report_lines.issue_text(issue, on_page=True)}")
+        escape_invisible(f"{name}: {issue_text(issue, on_page=True)}")
         for name, issue in found.skipped[:LEFT_SHOWN]
     ]
 

@@ -10,7 +10,7 @@ from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.readers import Database, claim_databases, databases, open_database
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
-from importers.takeout import activity_records as records
+from importers.takeout import activity as records
 
 URL_MAX_CHARS = 2_000
 _WINDOWS_EPOCH = 11_644_473_600

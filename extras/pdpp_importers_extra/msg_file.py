@@ -16,8 +16,7 @@ from importers.core.results import (
     ReceiptCode,
     UnreadableError,
 )
-from importers.mail.mailboxes import MESSAGE_MAX_BYTES
-from importers.mail.twins import leave_out_twins
+from importers.mail.mailboxes import MESSAGE_MAX_BYTES, leave_out_twins
 from pdpp_importers_extra.outlook import (
     MAX_CATEGORIES,
     MAX_DEPTH,

@@ -25,7 +25,7 @@ from importers.core.results import (
     ReceiptCode,
     UnreadableError,
 )
-from importers.takeout import activity_records as records
+from importers.takeout import activity as records
 
 SERVICE = "Netflix"
 FIRST_YEAR = 2007

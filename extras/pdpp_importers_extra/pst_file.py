@@ -18,7 +18,7 @@ from importers.core.results import (
     ReceiptCode,
     UnreadableError,
 )
-from importers.mail.twins import leave_out_twins
+from importers.mail.mailboxes import leave_out_twins
 from pdpp_importers_extra.outlook import (
     FILE_CONTENT,
     FILE_METHOD,

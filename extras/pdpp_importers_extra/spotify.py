@@ -15,8 +15,8 @@ from importers.core.readers import (
     parse_node,
 )
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
-from importers.takeout import activity_records as records
-from importers.takeout.activity_records import Repeats
+from importers.takeout import activity as records
+from importers.takeout.activity import Repeats
 
 _KINDS = (
     ("listened", ("master_metadata_track_name", "trackName"), ("master_metadata_album_artist_name", "artistName")),

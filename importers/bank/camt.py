@@ -8,8 +8,8 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from importers.bank import amounts, records
-from importers.bank.accounts import FoundAccount, number_account
 from importers.bank.across_formats import once_across_formats
+from importers.bank.records import FoundAccount, number_account
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.results import (

@@ -16,14 +16,6 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from importers.bank import amounts, records
-from importers.bank.accounts import (
-    FoundAccount,
-    currency_above,
-    find_account,
-    find_iban,
-    named_account,
-    number_account,
-)
 from importers.bank.across_formats import once_across_formats
 from importers.bank.csv_table import CsvTable, read_table
 from importers.bank.profiles import (
@@ -33,6 +25,14 @@ from importers.bank.profiles import (
     plain_name,
     suggest_columns,
     words,
+)
+from importers.bank.records import (
+    FoundAccount,
+    currency_above,
+    find_account,
+    find_iban,
+    named_account,
+    number_account,
 )
 from importers.core.dates import (
     detect_order,

@@ -10,9 +10,9 @@ from hashlib import sha256
 from itertools import islice, takewhile
 from typing import Self
 
-from importers.bank.accounts import number_above
 from importers.bank.amounts import parse_written
 from importers.bank.profiles import find_layout, has_money, plain_name, suggest_columns, words
+from importers.bank.records import number_above
 from importers.core.dates import is_date_like
 from importers.core.export_files import ExportFile
 from importers.core.results import ReceiptCode, UnreadableError

@@ -1,11 +1,19 @@
-"""Build account and transaction records."""
+"""Build account and transaction records, and find the account of a statement.
 
+Its number names it, in the lines above a table, or in the file name.
+"""
+
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
+from importers.bank.amounts import currency_code
+from importers.bank.profiles import words
+from importers.core.export_files import ExportFile
 from importers.core.results import ParsedRecord
 from importers.core.text import one_line, replace_unstorable
 
@@ -55,3 +63,145 @@ def transaction_record(
 def _details(pairs: Iterable[tuple[str, str]]) -> str:
     lines = (": ".join(map(one_line, (name, text))).removeprefix(": ") for name, text in pairs)
     return replace_unstorable("\n".join(lines))[:DETAILS_MAX_CHARS]
+
+
+_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}\b")
+_NUMBER = re.compile(r"(?<![\d.,/-])[X*x•]*\d[\dX*x• /-]{2,22}\d(?![\d.,])")
+_ACCOUNT_LABEL = re.compile(
+    r"(?i)\b(konto|account|acct|compte|cuenta|conto|conta|rekening|rachun|karte|card|carte|tarjeta"
+    r"|carta|kort|tili|ucet|számla|счет|счёт|карт)|口座|账号|계좌"
+)
+_BALANCE = re.compile(r"(?i)saldo|balance|stand\b|solde")
+_DATES = re.compile(
+    r"(?<!\d)(?:(?:19|20)\d\d[-_. ]?[01]\d(?:[-_. ]?[0-3]\d)?|[0-3]?\d[-_. ][01]?\d[-_. ](?:20)?\d\d"
+    r"|[0-3]\d[01]\d20\d\d|(?:19|20)\d\d|[qQ][1-4])(?!\d)(?:[-_ T](?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?(?!\d))?"
+)
+"""Dates, also with a time behind them."""
+_ACCOUNT_WORDS = frozenset(("account", "konto", "compte", "cuenta", "conto", "rekening"))
+_COPY_WORDS = frozenset(("copy", "kopie", "copia", "copie"))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAccount:
+    """An account with its record key. ``is_certain``: not only a name such as export.csv says so."""
+
+    key: str
+    name: str
+    is_certain: bool = True
+    has_number: bool = False
+
+
+def number_account(number: str, *, bank: str | None = None) -> FoundAccount:
+    """Return the account with this number; an IBAN names it in every format."""
+    digits = re.sub(r"[^A-Z0-9*]", "", number.upper())
+    prefix = f"{bank} " if bank else "Account "
+    return FoundAccount(account_id("number", digits), f"{prefix}…{digits[-4:]}", has_number=True)
+
+
+def named_account(name: str) -> FoundAccount:
+    """Return the account with the name that the owner, a bank or a file gives it."""
+    return FoundAccount(account_id("name", " ".join(name.lower().split())), name)
+
+
+def find_account(
+    lines_above: Iterable[list[str]], file: ExportFile, *, bank: str | None, layout: str
+) -> FoundAccount:
+    """Return the account of all rows of a table.
+
+    ``layout`` tells tables apart whose file names say nothing.
+    """
+    if number := number_above(lines_above):
+        return number_account(number, bank=bank)
+    stem = file.path.stem
+    if match := find_iban(stem.replace("_", " ")):
+        return number_account(match, bank=bank)
+    rest = _DATES.sub(" ", re.sub(r"\(\d+\)$", "", stem.strip()))
+    parts = [word for word in re.split(r"[\W_]+", rest) if word]
+    numbers = [word for word in parts if re.fullmatch(r"[xX*]*\d{6,}", word)]
+    if numbers:
+        return number_account(numbers[0], bank=bank)
+    telling = [word for word in parts if not _is_generic(word)]
+    if not telling and _ACCOUNT_WORDS.intersection(map(str.lower, parts)):
+        telling = parts if any(map(str.isdecimal, parts)) else []  # such as konto 2
+    if telling:
+        return named_account(" ".join(telling))
+    folder = "/".join(file.path.parts[:-1])
+    # "export-2" and "export copy" are later downloads or copies, whose rows show it.
+    same = [word for word in parts if not word.isdecimal() and word.lower() not in _COPY_WORDS]
+    key = account_id("file", layout, folder, " ".join(same).lower())
+    return FoundAccount(key, folder or bank or "Account", is_certain=False)
+
+
+def _is_generic(word: str) -> bool:
+    return word.lower() in words().file_names["generic"] or word.isdecimal()
+
+
+def number_above(preamble: Iterable[list[str]]) -> str | None:
+    """Return the IBAN or account number in the lines above the header."""
+    lines = [" ; ".join(filter(None, row)) for row in preamble]
+    for line in lines:
+        if iban := find_iban(line):
+            return iban
+    for line in lines:
+        label = _ACCOUNT_LABEL.search(line)
+        if (
+            label
+            and not _BALANCE.search(line)
+            and (match := _NUMBER.search(_DATES.sub(" ", line[label.start() :])))
+        ):
+            return match[0]
+    return None
+
+
+def format_account(bank_code: str, number: str, currency: str | None = None) -> FoundAccount:
+    """Return the account that a format names by bank code and number, one of which may be an IBAN.
+
+    Where a country makes its IBAN of both, other formats have it. The currency tells the country.
+    """
+    number = re.sub(rf"(?<=\d) ?{currency or 'EUR'}$", "", number)  # some banks add the currency
+    return number_account(
+        find_iban(number) or _national_iban(bank_code, number, currency or "EUR") or number
+    )
+
+
+def _national_iban(bank_code: str, number: str, currency: str) -> str | None:
+    digits = re.sub(r"[ .-]", "", number)
+    if not digits.isdecimal():
+        return None
+    prefix, _, rest = number.rpartition("-")
+    if currency in ("EUR", "DEM") and re.fullmatch(r"[1-8]\d{7}", bank_code) and len(digits) <= 10:
+        return _with_check_digits("DE", bank_code + digits.zfill(10))
+    if currency == "PLN" and len(digits) == 26:
+        return _with_check_digits("PL", digits[2:])
+    if currency == "HUF" and len(digits) in (16, 24):
+        return _with_check_digits("HU", digits.ljust(24, "0"))
+    if currency == "CZK" and re.fullmatch(r"\d{4}", bank_code) and len(rest) <= 10:
+        return _with_check_digits("CZ", bank_code + prefix.zfill(6) + rest.zfill(10))
+    return None
+
+
+def _with_check_digits(country: str, bban: str) -> str:
+    letters = "".join(str(int(char, 36)) for char in country)
+    return f"{country}{98 - int(f'{bban}{letters}00') % 97:02}{bban}"
+
+
+def find_iban(text: str) -> str | None:
+    """Return the first IBAN with a valid check digit."""
+    for match in _IBAN.finditer(text.upper()):
+        compact = match[0].replace(" ", "")
+        for end in range(len(compact), 14, -1):
+            if _is_iban(compact[:end]):
+                return compact[:end]
+    return None
+
+
+def _is_iban(text: str) -> bool:
+    moved = text[4:] + text[:4]
+    return int("".join(str(int(char, 36)) for char in moved)) % 97 == 1
+
+
+def currency_above(preamble: Iterable[list[str]]) -> str | None:
+    """Return the only currency that the lines above the header name."""
+    codes = re.findall(r"[A-Z]{3}|€|£", " ; ".join(cell for row in preamble for cell in row))
+    found = {code for word in codes if (code := currency_code(word))}
+    return found.pop() if len(found) == 1 else None

@@ -1,11 +1,18 @@
-"""Claim and read mbox files, Maildir folders and .eml files, one message in memory at a time."""
+"""Claim and read mbox files, Maildir folders and .eml files, one message in memory at a time.
 
+Each message is imported once, also if the connection has it from files of another kind.
+"""
+
+import base64
 import codecs
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from itertools import islice
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from importers.core.export_files import MAILDIR_NAME, MAILDIR_PARTS, ExportFile, iter_items
 from importers.core.importer import (
@@ -13,6 +20,7 @@ from importers.core.importer import (
     FileSample,
     Importer,
     Options,
+    Reader,
     claim_by_suffix,
 )
 from importers.core.results import (
@@ -26,7 +34,51 @@ from importers.core.results import (
 )
 from importers.core.text import detect_language
 from importers.mail.records import MailboxMetadata, message_text, parse_message
-from importers.mail.twins import leave_out_twins
+
+_DIGEST_BYTES = 8
+
+
+def leave_out_twins(read: Reader) -> Reader:
+    """Return a reader that leaves out the messages in ``Options.twins``."""
+    return partial(_read, read)
+
+
+def _read(read: Reader, files: ExportFiles, options: Options) -> ExportItems:
+    twins = _Digests(base64.b64decode(options.twins))
+    for item in read(files, options):
+        yield replace(item, parse=partial(_parse, item, twins)) if len(twins) else item
+
+
+def _parse(item: ExportItem, twins: "_Digests") -> ParsedItem:
+    parsed = item.parse()
+    for record in parsed.records:
+        if record.stream == "messages" and record.data in twins:
+            subject = str(record.data["subject"] or "")
+            return ParsedItem(issues=[Issue(ReceiptCode.ALREADY_IMPORTED, subject[:80])])
+    return parsed
+
+
+class _Digests:
+    """The digests of messages, sorted, as ``stored_keys.twin_digests`` returns them."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def __len__(self) -> int:
+        return len(self._content) // _DIGEST_BYTES
+
+    def __contains__(self, message: dict[str, Any]) -> bool:
+        identity = message["internet_message_id"] or message["content_digest"]
+        if not identity:
+            return False
+        parts = (identity, message["subject"] or "")
+        digest = sha256("\n".join(parts).encode("utf-8", "replace")).digest()[:_DIGEST_BYTES]
+        at = bisect_left(range(len(self)), digest, key=self._at)
+        return at < len(self) and self._at(at) == digest
+
+    def _at(self, number: int) -> bytes:
+        return self._content[number * _DIGEST_BYTES : (number + 1) * _DIGEST_BYTES]
+
 
 BLOCK_BYTES = 256 * 1024
 MAX_SAMPLED = 40

@@ -1,16 +1,22 @@
-"""Run the source of one account: read, store with the new state, and record the outcome."""
+"""Run the source of one account: read, store with the new state, and record the outcome.
+
+``read_accounts`` reads those that are due, a few at a time.
+"""
 
 import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import close_old_connections
 from django.utils import timezone
 
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import ApiException
-from evidence.models.owners import current_owner
+from evidence.models.owners import acting_for, current_owner
 from evidence.write import stored_keys
 from evidence.write.receipts import Receipt
 from evidence.write.receipts import ReceiptCode as RejectionCode
@@ -22,7 +28,8 @@ from importers.core.source_process import AccountAccess, SourceSession, Step, op
 from importers.models import SourceAccount
 from importers.runs.import_totals import declares_files
 from importers.runs.record_feed import AttachmentSpool, store_files
-from importers.sources import account_store, oauth, outcome, synced_batches
+from importers.sources import account_store, oauth, outcome
+from importers.sources.account_store import AccountKey, DueAccount, due_accounts
 from importers.sources.outcome import RunReport, finish_run, next_day
 from importers.sources.registry import find_source
 from importers.sources.sync_batch import (
@@ -32,8 +39,10 @@ from importers.sources.sync_batch import (
     SyncBatch,
     SyncedRecord,
     SyncRules,
+    SyncStopped,
+    known_items,
+    store_batch,
 )
-from importers.sources.synced_batches import SyncStopped
 
 RUN_SECONDS = 240.0
 """A run ends at the next state after this time, and is due again at once: other accounts wait."""
@@ -168,7 +177,7 @@ class _AccountRun:
         def known(container: str, refs: Any) -> list[tuple[str, str]]:
             nonlocal pending
             pending = self._store(pending, rules)  # what was read before counts as known
-            return synced_batches.known_items(self._account.connection_id, container, refs)
+            return known_items(self._account.connection_id, container, refs)
 
         for step in session.steps(known, self._series_keys):
             self._add(pending, step, session, rules)
@@ -233,7 +242,7 @@ class _AccountRun:
 
         now = timezone.now()
         pending.batch.traffic = outcome.added(self._account, pending.received, now=now)
-        result = synced_batches.store_batch(
+        result = store_batch(
             self._account,
             pending.batch,
             rules,
@@ -252,3 +261,65 @@ class _AccountRun:
             self._spool, files, connection_id=self._account.connection_id, now=self._now
         )
         self.report.files += sum(declares_files(self._declaration, file.stream) for file in stored)
+
+
+MAX_RUNS = 4
+"""Accounts that are read at once."""
+
+MAX_FIRST_RUNS = 2
+"""Accounts that are read for the first time at once. They take long, and a processor each."""
+
+WAIT_SECONDS = 1.0
+RETRY_SECONDS = 30.0
+
+logger = logging.getLogger(__name__)
+
+
+def read_accounts() -> Iterator[object]:
+    """Read the accounts that are due, until none is. Owners take turns.
+
+    At the end of the generator, runs stop at their next batch.
+    """
+    stopped = threading.Event()
+    running: dict[AccountKey, Future[None]] = {}
+    first: set[AccountKey] = set()
+    with ThreadPoolExecutor(MAX_RUNS, thread_name_prefix="sync") as pool:
+        try:
+            while True:
+                running = {key: each for key, each in running.items() if not each.done()}
+                first &= running.keys()
+                for account in _startable(running, len(first)):
+                    running[account.key] = pool.submit(_run, account.key, stopped)
+                    first |= {account.key} if account.is_first else set()
+                if not running:
+                    return
+                wait(running.values(), timeout=WAIT_SECONDS, return_when=FIRST_COMPLETED)
+                yield len(running)
+        finally:
+            stopped.set()
+
+
+def _startable(running: Collection[AccountKey], first: int) -> Iterator[DueAccount]:
+    """Yield due accounts that may be read beside those that run; ``first`` run for the first time."""
+    if len(running) == MAX_RUNS:
+        return
+    for account in due_accounts(
+        now=timezone.now(),
+        running=running,
+        most=MAX_RUNS - len(running),
+        with_first=first < MAX_FIRST_RUNS,
+    ):
+        first += account.is_first
+        if first <= MAX_FIRST_RUNS or not account.is_first:
+            yield account
+
+
+def _run(key: AccountKey, stopped: threading.Event) -> None:
+    try:
+        with acting_for(key.owner_id):
+            sync(key.connection_id, owner_id=key.owner_id, is_stopped=stopped.is_set)
+    except Exception as error:  # noqa: BLE001 - it is due again, and may quote a record
+        logger.warning("a sync failed; retrying: %s", type(error).__name__)
+        stopped.wait(RETRY_SECONDS)
+    finally:
+        close_old_connections()

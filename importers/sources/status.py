@@ -11,7 +11,7 @@ from importers.models import SourceAccount
 from importers.sources import oauth, outcome
 from importers.sources.outcome import PROBLEM_TEXTS
 from importers.sources.runner import lock_name
-from importers.sources.synced_batches import count_items
+from importers.sources.sync_batch import count_items
 
 STALE_AFTER = timedelta(hours=24)
 

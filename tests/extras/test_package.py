@@ -11,8 +11,7 @@ from django.utils import timezone
 from importers import registry
 from importers.core.importer import EXTRA_PACKAGE, ImportRequest
 from importers.registry import find_folder
-from importers.runs.preview import preview_export
-from importers.runs.report_lines import preview_lines
+from importers.runs.preview import preview_export, preview_lines
 from importers.sources import registry as source_registry
 from tests.extras.test_browsers import BROWSERS, HOSTILE, write_history
 from tests.extras.test_fit import AT, FILE_ID, fit, session

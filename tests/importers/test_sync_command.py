@@ -19,7 +19,7 @@ from evidence.write.record_erasure import erase_connection
 from evidence.write.sealed_values import SealedError
 from importers.models import SourceAccount, SyncedItem
 from importers.sources import account_store
-from importers.sources.background import read_accounts
+from importers.sources.runner import read_accounts
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.imports import records
 from tests.importers.syncing import account_of, connect, kill_sync, run_sync

@@ -21,7 +21,7 @@ from evidence.models.owners import Owner, acting_for, current_owner, in_turn
 from importers.models import ImportRun
 from importers.runs import record_feed, uploads
 from importers.runs.background import OTHER_OWNERS, ImportWorker
-from importers.sources.background import read_accounts
+from importers.sources.runner import read_accounts
 from operations import background_jobs
 from operations.backup import schedule, table_copy
 from operations.backup.archive import open_backup

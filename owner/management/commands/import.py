@@ -29,14 +29,18 @@ from importers.core.importer import (
 from importers.core.results import RECEIPT_TEXTS, UnreadableError
 from importers.models import ImportRun
 from importers.registry import installed_importers
-from importers.runs import report_lines
 from importers.runs.background import ImportWorker
 from importers.runs.import_totals import total_lines
 from importers.runs.preview import (
+    MAX_RECEIPTS_SHOWN,
     ExportPart,
     ExportPreview,
     dry_run,
+    issue_text,
     preview_export,
+    preview_lines,
+    receipt_line,
+    result_lines,
     unknown_tables,
 )
 from importers.runs.runner import OnProgress, import_part
@@ -157,7 +161,7 @@ class Command(OwnerCommand):
         except UnreadableError as error:
             meaning = RECEIPT_TEXTS[error.issue.code]
             raise CommandError(f"{path}: {meaning.problem} {meaning.next_step}") from error
-        for line in report_lines.preview_lines(found):
+        for line in preview_lines(found):
             self.stdout.write(line)
         for part in found.parts:
             if part.missing_option is not None:
@@ -193,7 +197,7 @@ class Command(OwnerCommand):
                 self._is_incomplete = True
                 continue
             self.stdout.write(f"{part.importer.name}:")
-            for line in report_lines.result_lines(run):
+            for line in result_lines(run):
                 self.stdout.write(line)
             yield run
 
@@ -210,9 +214,9 @@ class Command(OwnerCommand):
         self.stdout.write(f"{part.importer.name}: nothing was written")
         for line in total_lines(tried.totals.to_json(), source=part.target.name):
             self.stdout.write(f"  {line}")
-        for said in tried.receipts[: report_lines.MAX_RECEIPTS_SHOWN]:
+        for said in tried.receipts[:MAX_RECEIPTS_SHOWN]:
             where = ", ".join(filter(None, (said.file, said.location)))
-            self.stdout.write(f"    {where}: {report_lines.issue_text(said.issue)}")
+            self.stdout.write(f"    {where}: {issue_text(said.issue)}")
 
 
 def _wish_values(options: dict[str, Any]) -> dict[str, str]:
@@ -254,7 +258,5 @@ def _report(path: Path | None) -> Iterator[IO[str] | None]:
 def _write_report(report: IO[str], runs: list[ImportRun]) -> None:
     for run in runs:
         report.write(f"{run.kind} of {run.label}\n")
-        report.writelines(f"{line}\n" for line in report_lines.result_lines(run) if line[2] != " ")
-        report.writelines(
-            f"- {report_lines.receipt_line(each)}\n" for each in list_receipts(run.run_id)
-        )
+        report.writelines(f"{line}\n" for line in result_lines(run) if line[2] != " ")
+        report.writelines(f"- {receipt_line(each)}\n" for each in list_receipts(run.run_id))

@@ -5,30 +5,193 @@ Takeout has entries of My Activity as JSON or as pages (HTML); both become the s
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import partial
 from hashlib import sha256
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+import orjson
 
 from importers.core.dates import parse_written_moment, require_moment, to_utc
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.readers import (
     Json,
+    Row,
+    find_header,
     head_has,
     iter_nodes,
     json_line,
     json_objects,
     json_text,
     parse_node,
+    read_rows,
 )
-from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
-from importers.core.text import decode, html_to_text, one_line, strip_tags
-from importers.takeout import activity_records as records
-from importers.takeout import youtube_tables
-from importers.takeout.activity_records import Repeats
+from importers.core.results import (
+    ExportItem,
+    ExportItems,
+    ParsedItem,
+    ParsedRecord,
+    ReceiptCode,
+    UnreadableError,
+)
+from importers.core.text import (
+    decode,
+    html_to_text,
+    one_line,
+    replace_unstorable,
+    strip_tags,
+    truncate,
+)
+
+_FIELDS = ("title", "by", "collection", "url", "at", "is_day_only", "duration_s", "profile", "device",
+           "place", "in_reply_to", "text")  # fmt: skip
+_LINES = ("title", "by", "collection", "url", "profile", "device", "place")
+
+
+class Repeats:
+    """Numbers items that are equal to the one before them, and have no id."""
+
+    def __init__(self) -> None:
+        self._identity: Hashable = None
+        self._number = 0
+
+    def number(self, identity: Hashable) -> int:
+        """Return 1 for an item that differs from the one before it."""
+        self._number = self._number + 1 if identity == self._identity else 1
+        self._identity = identity
+        return self._number
+
+
+def key(service: str, *parts: object) -> str:
+    identity = "\0".join(map(str, (service, *parts)))
+    return f"a_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:28]}"
+
+
+def add_activity(item: ParsedItem, *, key: str, service: str, kind: str, **fields: Any) -> None:
+    """Add an activity; fields that are not given are null."""
+    data = dict.fromkeys(_FIELDS) | {"is_day_only": False} | fields
+    for name in _LINES:
+        data[name] = one_line(replace_unstorable(str(data[name]))) or None if data[name] else None
+    text, is_cut = truncate(replace_unstorable(str(data["text"] or "")).strip())
+    if is_cut:
+        item.add_issue(ReceiptCode.TEXT_CUT)
+    data["text"] = text or None
+    item.records.append(
+        ParsedRecord("activities", {"id": key, "service": service, "kind": kind, **data})
+    )
+
+
+def subscription(service: str, *, channel: str, name: str, url: str | None) -> ParsedRecord:
+    return ParsedRecord(
+        "subscriptions",
+        {
+            "id": key(service, "subscription", channel),
+            "service": service,
+            "name": one_line(replace_unstorable(name)) or None,
+            "url": url,
+        },
+    )
+
+
+YOUTUBE = "YouTube"
+
+
+def find_table(file: ExportFile) -> Callable[[Row], ParsedItem] | None:
+    """Return what parses the rows of a table."""
+    if file.suffix != ".csv":
+        return None
+    tables = (parse for columns, parse in _TABLES if find_header(file, *columns) == 0)
+    return next(tables, None)
+
+
+def _read_table(file: ExportFile) -> ExportItems:
+    parse = find_table(file)
+    if parse is None:
+        raise UnreadableError(ReceiptCode.MALFORMED)
+    yield from read_rows(file, parse)
+
+
+def _subscription(row: Row) -> ParsedItem:
+    channel = row.get("channel id", "").strip()
+    if not channel:
+        raise UnreadableError(ReceiptCode.NO_IDENTITY)
+    name, url = row.get("channel title", ""), row.get("channel url", "").strip() or None
+    return ParsedItem([subscription(YOUTUBE, channel=channel, name=name, url=url)])
+
+
+def _comment(row: Row) -> ParsedItem:
+    return _message(row, "comment", kind="commented")
+
+
+def _chat_message(row: Row) -> ParsedItem:
+    return _message(row, "live chat", kind="chatted")
+
+
+def _message(row: Row, noun: str, *, kind: str) -> ParsedItem:
+    item = ParsedItem()
+    message_id = row.get(f"{noun} id", "").strip()
+    if not message_id:
+        raise UnreadableError(ReceiptCode.NO_IDENTITY)
+    written = row.get(f"{noun} create timestamp", "").strip()
+    video = row.get("video id", "").strip()
+    post = row.get("post id", "").strip()
+    url = f"https://www.youtube.com/watch?v={video}" if video else None
+    parent = row.get("parent comment id", "").strip()
+    add_activity(
+        item,
+        key=key("google", "message", message_id),
+        service=YOUTUBE,
+        kind=kind,
+        url=url or (f"https://www.youtube.com/post/{post}" if post else None),
+        at=require_moment(to_utc(written), item, written=written),
+        in_reply_to=key("google", "message", parent) if parent else None,
+        text=_comment_text(row.get(f"{noun} text", "")),
+    )
+    return item
+
+
+def _comment_text(written: str) -> str:
+    """Return the text of the segments; older exports have the text itself.
+
+    Since 2024 there is a list of objects without its brackets.
+    """
+    if not written.startswith("{"):
+        return written
+    try:
+        nodes = orjson.loads(f"[{written}]")
+    except orjson.JSONDecodeError:
+        return written
+    segments = [
+        segment
+        for node in nodes
+        if isinstance(node, dict)
+        for segment in (_list(node.get("takeoutSegments")) or [node])
+        if isinstance(segment, dict)
+    ]
+    return "".join(map(_segment_text, segments)) or written
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _segment_text(segment: dict[str, object]) -> str:
+    link = segment.get("link")
+    url = link.get("linkUrl") if isinstance(link, dict) else None
+    text = str(segment.get("text") or "")
+    return f"{text.rstrip()} ({url})" if url and text and url != text else text or str(url or "")
+
+
+_TABLES = (
+    (("channel id", "channel url", "channel title"), _subscription),
+    (("comment id", "comment create timestamp", "comment text"), _comment),
+    (("live chat id", "live chat create timestamp", "live chat text"), _chat_message),
+)
+
 
 _VERBS = {
     "Searched for": "searched", "Watched": "watched", "Viewed": "viewed", "Visited": "visited",
@@ -61,7 +224,7 @@ class Entry:
 
 def add_entry(item: ParsedItem, entry: Entry) -> None:
     kind, title = _describe(entry)
-    records.add_activity(
+    add_activity(
         item,
         key=_key(entry),
         service=entry.service,
@@ -82,7 +245,7 @@ def _key(entry: Entry) -> str:
     """
     identity = re.sub(r"^https?://", "", entry.url or "") or entry.title
     second = (entry.at or "")[:19]
-    return records.key("google", second, identity, *([entry.number] if entry.number > 1 else []))
+    return key("google", second, identity, *([entry.number] if entry.number > 1 else []))
 
 
 def _describe(entry: Entry) -> tuple[str, str]:
@@ -222,13 +385,11 @@ def _is_json(file: ExportFile) -> bool:
 
 
 def _claim(files: ExportFiles) -> list[ExportFile]:
-    return [
-        file for file in files if _is_json(file) or is_page(file) or youtube_tables.find_table(file)
-    ]
+    return [file for file in files if _is_json(file) or is_page(file) or find_table(file)]
 
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
-    yield from iter_items([file for file in files if file.suffix == ".csv"], youtube_tables.read)
+    yield from iter_items([file for file in files if file.suffix == ".csv"], _read_table)
     yield from iter_items([file for file in files if file.suffix == ".json"], _read_json)
     # Last, since times of pages are less exact: of equal keys in one export, the first counts.
     pages = [file for file in files if file.suffix not in (".csv", ".json")]

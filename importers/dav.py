@@ -1,23 +1,36 @@
-"""Read what changed in calendars or address books since a state.
+"""Keep calendars and contacts up to date over CalDAV and CardDAV (RFC 6764, RFC 4791, RFC 6352).
 
-With sync tokens (RFC 6578) the server names the changes; without, or when it has forgotten a token,
-the ETags of all entries are compared with those that were read.
+Their records are those of an import of the same events and cards. With sync tokens (RFC 6578) the
+server names the changes; without, or when it has forgotten a token, the ETags of all entries are
+compared with those that were read.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import tzinfo
 from functools import partial
 from hashlib import sha256
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit
 from xml.etree import ElementTree as ET
 
+from evidence.errors import InvalidRequest
+from importers.calendar.feed import horizon_year, lazy_series
+from importers.calendar.icalendar import group_by_uid, parse_calendar
+from importers.calendar.recurrence import ExpansionLimits, limits_per_run
+from importers.calendar.series import StoredSeries, parse_series
+from importers.contacts import parse_card
+from importers.core.importer import UTC_ZONE, Options, parse_time_zone
+from importers.core.readers import property_value
 from importers.core.results import ExportItem, Issue, ParsedItem, ReceiptCode, issues_only
 from importers.core.source import (
     Checkpoint,
+    Container,
     Event,
     Gone,
     Item,
     ProblemCode,
+    Source,
     SourceError,
     SourceRun,
 )
@@ -29,11 +42,96 @@ from importers.core.source_http import (
     HttpResponse,
     Resource,
     TooLargeError,
+    basic_authorization,
     list_resources,
     parse_multistatus,
     require_success,
 )
-from importers.dav.discovery import NAME, collection_name
+
+CALDAV = "{urn:ietf:params:xml:ns:caldav}"
+CARDDAV = "{urn:ietf:params:xml:ns:carddav}"
+PRINCIPAL = f"{DAV}current-user-principal"
+KIND, NAME = f"{DAV}resourcetype", f"{DAV}displayname"
+COMPONENTS = f"{CALDAV}supported-calendar-component-set"
+_NOT_HERE = (ProblemCode.NOT_FOUND, ProblemCode.SERVER_REFUSED, ProblemCode.WRONG_CONTENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The names of a protocol: its path, the property with the homes, and the collections."""
+
+    path: str
+    home_set: str
+    collection: str
+
+
+CALENDARS = Service("/.well-known/caldav", f"{CALDAV}calendar-home-set", f"{CALDAV}calendar")
+ADDRESS_BOOKS = Service(
+    "/.well-known/carddav", f"{CARDDAV}addressbook-home-set", f"{CARDDAV}addressbook"
+)  # fmt: skip
+
+
+def find_collections(client: HttpClient, service: Service) -> list[Resource]:
+    """Return the collections of the account, or the one at its address. Raises ``SourceError``."""
+    found: dict[str, Resource] = {}
+    for home in _homes(client, service):
+        for each in list_resources(client, home, (KIND, NAME, COMPONENTS), depth=1):
+            if _is_wanted(each, service):
+                found.setdefault(each.url, each)
+    return list(found.values())
+
+
+def collection_name(collection: Resource) -> str:
+    """Return the name that the owner gave it, or the last part of its path."""
+    path = urlsplit(collection.url).path.rstrip("/")
+    return collection.text(NAME) or unquote(path.rpartition("/")[2])
+
+
+def _homes(client: HttpClient, service: Service) -> list[str]:
+    failure = SourceError(ProblemCode.NOT_FOUND, urlsplit(client.url).path[:200])
+    for url in _starts(client, service):
+        try:
+            first = list_resources(client, url, (PRINCIPAL, service.home_set, KIND), depth=0)
+        except SourceError as error:
+            if error.code not in _NOT_HERE:
+                raise
+            failure = error
+            continue
+        for resource in first[:1]:
+            if _is_wanted(resource, service):
+                return [resource.url]
+            if homes := list(_references(client, resource, service.home_set)):
+                return homes
+            for principal in _references(client, resource, PRINCIPAL):
+                (found,) = list_resources(client, principal, (service.home_set,), depth=0)[:1]
+                return list(_references(client, found, service.home_set))
+    raise failure
+
+
+def _starts(client: HttpClient, service: Service) -> list[str]:
+    """Return the entered address, and the well-known one of its server; first if it has no path."""
+    well_known = urljoin(client.url, service.path)
+    if urlsplit(client.url).path in ("", "/"):
+        return [well_known, client.url]
+    return [client.url, well_known]
+
+
+def _references(client: HttpClient, resource: Resource, name: str) -> Iterator[str]:
+    found = resource.properties.get(name)
+    for each in () if found is None else found.findall(f"{DAV}href"):
+        if href := (each.text or "").strip():
+            yield client.resolve(resource.url, href)
+
+
+def _is_wanted(resource: Resource, service: Service) -> bool:
+    """Return whether it is a collection of the service; of calendars, one that can have events."""
+    kind = resource.properties.get(KIND)
+    if kind is None or kind.find(service.collection) is None:
+        return False
+    components = resource.properties.get(COMPONENTS)
+    names = [] if components is None else [each.get("name") for each in components]
+    return not names or "VEVENT" in names
+
 
 TOKEN, ETAG, MODIFIED = f"{DAV}sync-token", f"{DAV}getetag", f"{DAV}getlastmodified"
 KIND, CTAG = f"{DAV}resourcetype", "{http://calendarserver.org/ns/}getctag"
@@ -257,3 +355,83 @@ def _etag(resource: Resource) -> str:
 
 def _mark(basis: str, etag: str) -> str:
     return sha256(f"{basis}\0{etag}".encode()).hexdigest()[:32]
+
+
+TIME_ZONE = f"{CALDAV}calendar-timezone"
+_OTHER_NAME = re.compile(rb"^X-WR-CALNAME[;:].*\n(?:[ \t].*\n)*", re.MULTILINE | re.IGNORECASE)
+"""The name of the calendar in which an event was before."""
+
+CARDS = Entries(
+    f"{CARDDAV}addressbook-multiget",
+    f"{CARDDAV}address-data",
+    lambda content, _address_book: parse_card(content),
+)
+
+
+def _read_calendars(run: SourceRun) -> Iterator[Event]:
+    year = horizon_year(run)
+    parse = partial(_parse, year=year, limits=limits_per_run(), stored=lazy_series(run))
+    entries = Entries(
+        f"{CALDAV}calendar-multiget", f"{CALDAV}calendar-data", parse, str(year), (TIME_ZONE,)
+    )
+    yield from _read(run, entries)
+
+
+def _read(run: SourceRun, entries: Entries) -> Iterator[Event]:
+    with _sign_in(run) as client:
+        yield from CollectionRun(run, client, entries).events()
+
+
+def _sign_in(run: SourceRun) -> HttpClient:
+    authorization = basic_authorization(run.settings["user"], run.credential["password"])
+    return HttpClient(run.network, run.settings["url"], authorization, run.hosts)
+
+
+def _parse(
+    content: bytes,
+    calendar: Resource,
+    *,
+    year: int,
+    limits: ExpansionLimits,
+    stored: StoredSeries,
+) -> ParsedItem:
+    options = Options(horizon_year=year, zone=_default_zone(calendar))
+    name = collection_name(calendar)
+    content = _OTHER_NAME.sub(b"", content)
+    item = ParsedItem()
+    entries = parse_calendar(content, name, options, limits, stored)
+    for group in group_by_uid(entries).values():
+        found = parse_series(group)
+        item.records += found.records
+        item.issues += found.issues
+        item.stale += found.stale
+    return item
+
+
+def _default_zone(calendar: Resource) -> tzinfo:
+    """Return the zone of the calendar, for times without one."""
+    name = property_value(calendar.text(TIME_ZONE).encode(), "TZID")
+    try:
+        return parse_time_zone(name) if name else UTC_ZONE
+    except InvalidRequest:
+        return UTC_ZONE
+
+
+def _list(run: SourceRun, *, service: Service) -> list[Container]:
+    """Return what the owner can choose."""
+    with _sign_in(run) as client:
+        found = find_collections(client, service)
+    here = urljoin(client.url, "/")
+    return [
+        # The path alone, unless another server has it.
+        Container(f"/{each.url.removeprefix(here)}", collection_name(each), is_usual=True)
+        if each.url.startswith(here)
+        else Container(each.url, collection_name(each), is_usual=True)
+        for each in found
+    ]
+
+
+CALENDAR_ACCOUNT = Source(run=_read_calendars, containers=partial(_list, service=CALENDARS))
+CONTACT_ACCOUNT = Source(
+    run=partial(_read, entries=CARDS), containers=partial(_list, service=ADDRESS_BOOKS)
+)
