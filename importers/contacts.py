@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import getaddresses
 from functools import partial
-from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote
 
@@ -19,8 +18,8 @@ import vobject
 from vobject.icalendar import stringToTextValues
 from vobject.vcard import VCardBehavior, VCardTextBehavior
 
-from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import Importer, claim_by_start
+from importers.core.export_files import ExportFile
+from importers.core.importer import Importer, claim_by_start, read_each
 from importers.core.readers import (
     FILE_MAX_BYTES,
     Component,
@@ -35,6 +34,7 @@ from importers.core.results import (
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
+    record_key,
 )
 from importers.core.text import (
     decode,
@@ -109,7 +109,7 @@ def keep_paths(card: Any) -> None:
 
 def values(card: Any, name: str) -> list[str]:
     lines = card.contents.get(name, [])
-    texts = (one_line(replace_unstorable(flatten(line.value))) for line in lines)
+    texts = (one_line(flatten(line.value)) for line in lines)
     return list(dict.fromkeys(filter(None, texts)))
 
 
@@ -170,7 +170,7 @@ def instant_messages(card: Any) -> list[str]:
     """Return addresses such as ``xmpp:eva@x.org``; Apple names the service beside the address."""
     found = []
     for line in card.contents.get("impp", []):
-        value = _ESCAPED_MARK.sub(r"\1", one_line(replace_unstorable(flatten(line.value))))
+        value = _ESCAPED_MARK.sub(r"\1", one_line(flatten(line.value)))
         service = next(iter(line.params.get("X-SERVICE-TYPE", [])), "")
         found.append(re.sub(r"^x-apple:", f"{service}:" if service else "", value, flags=re.I))
     return _unique(found)
@@ -228,7 +228,7 @@ def labels(card: Any) -> list[str]:
         for name, scheme in _LABELED
         for line in card.contents.get(name, [])
         for own in [_label(card, line)]
-        for value in [_without_scheme(one_line(replace_unstorable(flatten(line.value))), scheme)]
+        for value in [_without_scheme(one_line(flatten(line.value)), scheme)]
         if own and value
     )
 
@@ -247,7 +247,7 @@ def other_values(card: Any) -> list[str]:
 
 def _labeled(card: Any, line: Any, label: str) -> str:
     """Return a value with the label that Apple gives it, its type, or else ``label``."""
-    text = one_line(replace_unstorable(flatten(line.value)))
+    text = one_line(flatten(line.value))
     own = _apple_label(card, line) or label or ", ".join(line.params.get("TYPE", []))
     return ": ".join(filter(None, (one_line(own), text))) if text else ""
 
@@ -331,7 +331,7 @@ def _key(card: Any, name: str) -> str:
     organization = first_value(card, "org") or ""
     addresses = (*sorted(values(card, "email")), *sorted(values(card, "tel")))
     identity = first_value(card, "uid") or "\0".join([name, organization, *addresses])
-    return f"c_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:24]}"
+    return record_key("c_", identity, length=24)
 
 
 def _fields(card: Any, key: str) -> dict[str, Any]:
@@ -388,10 +388,10 @@ def _name_parts(card: Any, *parts: str) -> list[str]:
     """Return the parts of the structured name that are not empty."""
     lines = card.contents.get("n", [])
     found = (getattr(lines[0].value, part, "") or "" for part in parts) if lines else ()
-    return [part for each in found if (part := one_line(replace_unstorable(flatten(each))))]
+    return [part for each in found if (part := one_line(flatten(each)))]
 
 
 VCARD = Importer(
     claim=claim_by_start(b"BEGIN:VCARD", ".vcf", ".vcard"),
-    read=lambda files, _options: iter_items(files, _read_file),
+    read=read_each(_read_file),
 )

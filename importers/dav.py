@@ -22,7 +22,12 @@ from importers.calendar.series import StoredSeries, parse_series
 from importers.contacts import parse_card
 from importers.core.importer import UTC_ZONE, Options, parse_time_zone
 from importers.core.readers import property_value
-from importers.core.results import ExportItem, Issue, ParsedItem, ReceiptCode, issues_only
+from importers.core.results import (
+    ExportItem,
+    ParsedItem,
+    ReceiptCode,
+    issue_only,
+)
 from importers.core.source import (
     Checkpoint,
     Container,
@@ -295,7 +300,7 @@ class CollectionRun:
                 yield from self._fetch(collection, basis, refs[:middle])
                 yield from self._fetch(collection, basis, refs[middle:])
                 return
-            parse = issues_only([Issue(ReceiptCode.TOO_LARGE)])
+            parse = issue_only(ReceiptCode.TOO_LARGE)
             yield self._item(collection, refs[0], _mark(basis, ""), 0, parse)
             return
         for each in found:

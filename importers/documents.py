@@ -1,7 +1,6 @@
 """Import folders of text, Markdown, HTML, PDF and Office files as documents, vaults of notes, and pictures that have text."""
 
 from functools import partial
-from hashlib import sha256
 from typing import Any
 
 from evidence import limits
@@ -16,6 +15,7 @@ from importers.core.results import (
     ParsedItem,
     ParsedRecord,
     ReceiptCode,
+    record_key,
 )
 from importers.core.text_recognition import PICTURE_TYPES, is_installed, recognize_picture
 from importers.notes.markdown import describe_note
@@ -52,7 +52,7 @@ def parse_document(file: ExportFile, options: Options) -> ParsedItem:
     """
     item = ParsedItem()
     path = _path(file)
-    key = f"d_{sha256(path.encode('utf-8', 'replace')).hexdigest()[:28]}"
+    key = record_key("d_", path)
     content = file.read(max_bytes=limits.BLOB_MAX_BYTES)
     media_type, text = FILE_TYPES[file.suffix], None
     if file.suffix in PICTURE_TYPES and (text := recognize_picture(content, item)) is None:

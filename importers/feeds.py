@@ -120,7 +120,7 @@ def _document(feed: str, key: str, entry: Any) -> ParsedItem:
                 "created_at": published,
                 "tags": clean_tags(each.get("term") for each in entry.get("tags", ())),
                 "url": link if link.startswith(("http://", "https://")) else None,
-                "author": one_line(replace_unstorable(str(entry.get("author") or ""))) or None,
+                "author": one_line(str(entry.get("author") or "")) or None,
             },
         ),
     )

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from hashlib import sha256
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -11,8 +10,8 @@ import gpxpy
 from gpxpy import gpx
 from gpxpy.gpx import GPXException, GPXRoutePoint, GPXTrack, GPXTrackPoint, GPXWaypoint
 
-from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer
+from importers.core.export_files import ExportFile
+from importers.core.importer import Importer, claim_each, read_each
 from importers.core.results import (
     ContentKeys,
     ExportItem,
@@ -21,16 +20,13 @@ from importers.core.results import (
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
+    record_key,
 )
-from importers.core.text import one_line, replace_unstorable, to_utf8
+from importers.core.text import one_line, to_utf8
 
 FILE_MAX_BYTES = 32 * 1024 * 1024
 _VISIT_FIELDS = ("name", "address", "ended_at", "latitude", "longitude", "end_latitude",
                  "end_longitude", "distance_m", "confidence")  # fmt: skip
-
-
-def _claim(files: ExportFiles) -> list[ExportFile]:
-    return [file for file in files if file.suffix == ".gpx" or b"<gpx" in to_utf8(file.head[:2000])]
 
 
 def _read_file(file: ExportFile) -> ExportItems:
@@ -124,8 +120,7 @@ def _add_visit(
     data |= {"kind": kind.lower(), "name": _line(name), "started_at": _iso(time)}
     data |= {"latitude": _degrees(at.latitude), "longitude": _degrees(at.longitude)}
     names = ("kind", "name", "started_at", "latitude", "longitude", "end_latitude", "end_longitude")
-    identity = "\0".join(str(data[each]) for each in names)
-    key = f"v_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:28]}"
+    key = record_key("v_", *(data[each] for each in names))
     item.records.append(ParsedRecord("visits", {"id": key, **data}))
 
 
@@ -147,10 +142,10 @@ def _iso(time: datetime | None) -> str | None:
 
 
 def _line(text: str | None) -> str | None:
-    return one_line(replace_unstorable(text), max_chars=200) or None if text else None
+    return one_line(text, max_chars=200) or None if text else None
 
 
 GPX = Importer(
-    claim=_claim,
-    read=lambda files, _options: iter_items(files, _read_file),
+    claim=claim_each(lambda file: file.suffix == ".gpx" or b"<gpx" in to_utf8(file.head[:2000])),
+    read=read_each(_read_file),
 )

@@ -5,11 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from hashlib import sha256
 from typing import IO, Any
 
-from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer
+from importers.core.export_files import ExportFile
+from importers.core.importer import Importer, claim_each, read_each
 from importers.core.readers import XmlElement, iter_elements
 from importers.core.results import (
     ExportItem,
@@ -18,6 +17,7 @@ from importers.core.results import (
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
+    record_key,
 )
 from importers.core.text import one_line
 
@@ -104,10 +104,6 @@ _DEVICE_NAME = re.compile(r"name:([^,>]+)")
 _IDENTITY = ("type", "workoutActivityType", "sourceName", "startDate", "endDate", "value", "unit")
 
 Attributes = Mapping[str, str]
-
-
-def _claim(files: ExportFiles) -> list[ExportFile]:
-    return [file for file in files if file.suffix == ".xml" and b"<HealthData" in file.head]
 
 
 def _read_file(file: ExportFile) -> ExportItems:
@@ -207,17 +203,14 @@ def _duration_minutes(attributes: Attributes) -> float | None:
 
 def _key(prefix: str, attributes: Attributes) -> str:
     """Make a key from the attributes: the export has no ids, and lists some elements twice."""
-    identity = "\0".join(attributes.get(name, "") for name in _IDENTITY)
-    return f"{prefix}{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:28]}"
+    return record_key(prefix, *(attributes.get(name, "") for name in _IDENTITY))
 
 
 def _start_and_end(
     attributes: Attributes, item: ParsedItem
 ) -> tuple[datetime | None, datetime | None]:
     start, end = parse_date(attributes.get("startDate")), parse_date(attributes.get("endDate"))
-    if start is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=attributes.get("startDate", "")[:40])
-    return start, end
+    return item.require_date(start, attributes.get("startDate", "")), end
 
 
 def _number(text: str | None) -> float | None:
@@ -238,6 +231,6 @@ def _text(text: str | None) -> str | None:
 
 
 HEALTH = Importer(
-    claim=_claim,
-    read=lambda files, _options: iter_items(files, _read_file),
+    claim=claim_each(lambda file: file.suffix == ".xml" and b"<HealthData" in file.head),
+    read=read_each(_read_file),
 )

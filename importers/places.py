@@ -11,18 +11,17 @@ from typing import Any
 
 from evidence.declarations.values import parse_instant
 from importers.core.dates import unix_to_iso
-from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer
+from importers.core.export_files import ExportFile
+from importers.core.importer import Importer, claim_each, read_each
 from importers.core.readers import iter_json_items
 from importers.core.results import (
     ExportItem,
     ExportItems,
-    Issue,
     ParsedItem,
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
-    issues_only,
+    issue_item,
 )
 from importers.core.text import one_line
 
@@ -39,10 +38,6 @@ _IMPOSSIBLE = math.nan
 _FRACTION = re.compile(r"(\.\d{1,9})\d*")
 
 Json = Mapping[str, Any]
-
-
-def _claim(files: ExportFiles) -> list[ExportFile]:
-    return [file for file in files if file.suffix == ".json" and _item_prefix(file) is not None]
 
 
 def _item_prefix(file: ExportFile) -> str | None:
@@ -63,8 +58,7 @@ def _read_file(file: ExportFile) -> ExportItems:
             paths += _has_only_path(entry)
             yield ExportItem(file.name, f"item {number:,}", size, partial(_parse, entry))
     if paths:  # one receipt for all: a year has thousands of them
-        issue = Issue(ReceiptCode.NOT_SUPPORTED, f"{paths:,} with a path only")
-        yield ExportItem(file.name, "", 0, issues_only([issue]))
+        yield issue_item(file.name, "", ReceiptCode.NOT_SUPPORTED, f"{paths:,} with a path only")
     if not item_prefix.startswith("semanticSegments"):
         return
     with file.open() as stream:
@@ -78,8 +72,9 @@ def _read_file(file: ExportFile) -> ExportItems:
         text = ", ".join(
             f"{count:,} {one_line(name, max_chars=40)}" for name, count in signals.items()
         )
-        issue = Issue(ReceiptCode.NOT_SUPPORTED, f"{_SIGNALS.partition('.')[0]}: {text}")
-        yield ExportItem(file.name, "", 0, issues_only([issue]))
+        yield issue_item(
+            file.name, "", ReceiptCode.NOT_SUPPORTED, f"{_SIGNALS.partition('.')[0]}: {text}"
+        )
 
 
 def _has_only_path(entry: Any) -> bool:
@@ -275,6 +270,6 @@ def _coordinates(place: Any) -> tuple[float | None, float | None]:
 
 
 PLACES = Importer(
-    claim=_claim,
-    read=lambda files, _options: iter_items(files, _read_file),
+    claim=claim_each(lambda file: file.suffix == ".json" and _item_prefix(file) is not None),
+    read=read_each(_read_file),
 )

@@ -43,9 +43,9 @@ from importers.core.source import (
     SourceField,
 )
 from importers.models import SourceAccount
+from importers.registry import find_source, installed_sources
 from importers.sources import account_store, accounts, oauth, outcome, status
 from importers.sources.accounts import AccountDetails
-from importers.sources.registry import find_source, installed_sources
 from importers.sources.sync_batch import answer_deletions
 from owner.form_fields import set_choices
 from owner.own_addresses import (

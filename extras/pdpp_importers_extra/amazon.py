@@ -4,9 +4,9 @@ import re
 from decimal import Decimal
 from functools import partial
 
-from importers.core.dates import require_moment, to_utc
+from importers.core.dates import to_utc
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer
+from importers.core.importer import ExportFiles, Importer, Options, claim_each
 from importers.core.readers import Row, find_header, iter_rows
 from importers.core.results import (
     ContentKeys,
@@ -42,11 +42,7 @@ _TEXTS = {
 }
 
 
-def _claim(files: ExportFiles) -> list[ExportFile]:
-    return [file for file in files if file.suffix == ".csv" and find_header(file, *_HEADER) == 0]
-
-
-def _read(files: ExportFiles) -> ExportItems:
+def _read(files: ExportFiles, _options: Options) -> ExportItems:
     return iter_items(files, partial(_read_file, keys=ContentKeys("o_")))
 
 
@@ -77,7 +73,7 @@ def _item(row: Row, key: str) -> ParsedItem:
     data = {
         "id": key,
         "shop": "Amazon",
-        "ordered_at": require_moment(to_utc(ordered), item, written=ordered),
+        "ordered_at": item.require_date(to_utc(ordered), ordered),
         "shipped_at": to_utc(shipped),
         "quantity": int(quantity) if quantity and re.fullmatch("[0-9]{1,9}", quantity) else None,
         "currency": currency if currency and _CURRENCY.fullmatch(currency) else None,
@@ -99,6 +95,6 @@ def _amount(written: str | None) -> float | None:
 
 
 AMAZON = Importer(
-    claim=_claim,
-    read=lambda files, _options: _read(files),
+    claim=claim_each(lambda file: file.suffix == ".csv" and find_header(file, *_HEADER) == 0),
+    read=_read,
 )

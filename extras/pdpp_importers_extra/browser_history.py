@@ -81,8 +81,7 @@ def _visit(row: sqlite3.Row, browser: Browser) -> ParsedItem:
     if not isinstance(url, str) or not url:
         raise UnreadableError(ReceiptCode.NO_IDENTITY)
     at = unix_to_iso(browser.to_unix(time)) if isinstance(time, int | float) and time else None
-    if at is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=str(time)[:40])
+    item.require_date(at, time)
     if len(url) > URL_MAX_CHARS:
         item.add_issue(ReceiptCode.TEXT_CUT, detail=url[:80])
     records.add_activity(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from importers.core.dates import require_moment, unix_to_utc
+from importers.core.dates import unix_to_utc
 from importers.core.export_files import ExportFile
 from importers.core.importer import Importer
 from importers.core.readers import Json, json_line, json_object, json_objects, json_text
@@ -22,7 +22,7 @@ SERVICE = "facebook"
 
 def _moment(entry: Entry) -> str | None:
     written = entry.node.get("timestamp")
-    return require_moment(unix_to_utc(written), entry.item, written=written)
+    return entry.item.require_date(unix_to_utc(written), written)
 
 
 def _attached(node: Json, name: str) -> Iterator[Json]:

@@ -9,19 +9,18 @@ from typing import Any
 
 import fitdecode
 
-from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer
+from importers.core.export_files import ExportFile
+from importers.core.importer import ExportFiles, Importer, read_each
 from importers.core.results import (
     ExportItem,
     ExportItems,
-    Issue,
     ParsedItem,
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
-    issues_only,
+    issue_item,
 )
-from importers.core.text import one_line, replace_unstorable
+from importers.core.text import one_line
 
 FILE_MAX_BYTES = 64 * 1024 * 1024
 _MEASUREMENTS = {
@@ -49,8 +48,9 @@ def _read_file(file: ExportFile) -> ExportItems:
         elif name == "record" and not values.keys().isdisjoint(_MEASUREMENTS):
             yield ExportItem(file.name, location, 0, partial(_measurements, values, device))
     if not has_workout:
-        issue = Issue(ReceiptCode.NOT_SUPPORTED, "a file without a workout")
-        yield ExportItem(file.name, "", file.size, issues_only([issue]))
+        yield issue_item(
+            file.name, "", ReceiptCode.NOT_SUPPORTED, "a file without a workout", size=file.size
+        )
 
 
 def _messages(content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -73,8 +73,7 @@ def _messages(content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
 def _workout(values: dict[str, Any], device: str | None) -> ParsedItem:
     item = ParsedItem()
     start, end = _time(values.get("start_time")), _time(values.get("timestamp"))
-    if start is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=str(values.get("start_time"))[:40])
+    item.require_date(start, values.get("start_time"))
     seconds = _number(values.get("total_timer_time")) or _number(values.get("total_elapsed_time"))
     sport = one_line(str(values.get("sport") or "unknown"), max_chars=100)
     distance, energy = (_number(values.get(f"total_{name}")) for name in ("distance", "calories"))
@@ -124,7 +123,7 @@ def _measurements(values: dict[str, Any], device: str | None) -> ParsedItem:
 def _device(values: dict[str, Any]) -> str | None:
     names = (values.get("manufacturer"), values.get("garmin_product") or values.get("product"))
     text = " ".join(str(name) for name in names if name is not None)
-    return one_line(replace_unstorable(text), max_chars=200) or None
+    return one_line(text, max_chars=200) or None
 
 
 def _key(prefix: str, *parts: object) -> str:
@@ -146,5 +145,5 @@ def _number(value: object) -> float | None:
 
 FIT = Importer(
     claim=_claim,
-    read=lambda files, _options: iter_items(files, _read_file),
+    read=read_each(_read_file),
 )

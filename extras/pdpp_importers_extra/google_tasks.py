@@ -3,9 +3,9 @@
 from functools import partial
 from typing import Any
 
-from importers.core.dates import require_moment, to_utc
-from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer
+from importers.core.dates import to_utc
+from importers.core.export_files import ExportFile
+from importers.core.importer import ExportFiles, Importer, read_each
 from importers.core.readers import (
     Json,
     head_has,
@@ -18,14 +18,12 @@ from importers.core.readers import (
 from importers.core.results import (
     ExportItem,
     ExportItems,
-    Issue,
     ParsedItem,
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
-    issues_only,
+    issue_item,
 )
-from importers.core.text import truncate
 
 _STATUSES = {"needsAction": "open", "completed": "done"}
 
@@ -44,8 +42,7 @@ def _read_file(file: ExportFile) -> ExportItems:
     for node, size, _ in iter_nodes(file, ("items.item",)):
         if not isinstance(node, dict) or not isinstance(node.get("items", []), list):
             number += 1
-            issues = [Issue(ReceiptCode.MALFORMED)]
-            yield ExportItem(file.name, f"task {number:,}", size, issues_only(issues))
+            yield issue_item(file.name, f"task {number:,}", ReceiptCode.MALFORMED, size=size)
             continue
         tasks = node.get("items", [])
         title = json_line(node, "title")
@@ -60,12 +57,10 @@ def _task(node: Json, *, list_name: str | None) -> ParsedItem:
     task_id = json_line(node, "id")
     if task_id is None:
         raise UnreadableError(ReceiptCode.NO_IDENTITY)
-    notes, is_cut = truncate(json_text(node, "notes"))
-    if is_cut:
-        item.add_issue(ReceiptCode.TEXT_CUT)
+    notes = item.cut_text(json_text(node, "notes"))
     status = json_line(node, "status") or ""
     links = (json_line(link, "link") for link in json_objects(node, "links"))
-    updated_at = require_moment(to_utc(node.get("updated")), item, written=node.get("updated"))
+    updated_at = item.require_date(to_utc(node.get("updated")), node.get("updated"))
     data = {
         "id": f"t_{task_id}",
         "list": list_name,
@@ -90,14 +85,11 @@ def _due_on(node: Json, item: ParsedItem) -> str | None:
     written: Any = node.get("due")
     if written is None:
         return None
-    moment = to_utc(written)
-    if moment is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=str(written)[:40])
-        return None
-    return moment[:10]
+    moment = item.require_date(to_utc(written), written)
+    return moment and moment[:10]
 
 
 GOOGLE_TASKS = Importer(
     claim=_claim,
-    read=lambda files, _options: iter_items(files, _read_file),
+    read=read_each(_read_file),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from importers.core.dates import require_moment, unix_to_utc
+from importers.core.dates import unix_to_utc
 from importers.core.export_files import ExportFile
 from importers.core.importer import Importer
 from importers.core.readers import Json, json_line, json_object, json_objects, json_text
@@ -37,7 +37,7 @@ def _post(entry: Entry, *, kind: str) -> None:
         service=SERVICE,
         kind=kind,
         text="\n".join(filter(None, captions)),
-        posted_at=require_moment(moment, entry.item, written=times[0]),
+        posted_at=entry.item.require_date(moment, times[0]),
         files=[(uri, find_mentioned(uri, entry.file, entry.files)) for uri in uris],
     )
 
@@ -53,7 +53,7 @@ def _values(node: Json) -> Iterator[Json]:
 def _moment(entry: Entry) -> str | None:
     written = [each.get("timestamp") for each in _values(entry.node)]
     found = next((moment for each in written if (moment := unix_to_utc(each))), None)
-    return require_moment(found, entry.item, written=written)
+    return entry.item.require_date(found, written)
 
 
 def _comment(entry: Entry) -> None:
@@ -112,7 +112,7 @@ def _labeled_like(entry: Entry, *, kind: str) -> None:
             title=f"{author}'s post" if author else None,
             text=caption,
             author=author,
-            liked_at=require_moment(moment, entry.item, written=entry.node.get("timestamp")),
+            liked_at=entry.item.require_date(moment, entry.node.get("timestamp")),
             url=url,
         )
     )

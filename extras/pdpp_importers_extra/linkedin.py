@@ -2,12 +2,11 @@
 
 import re
 from functools import partial
-from hashlib import sha256
 
 from importers.chat import records as chat_records
-from importers.core.dates import normalize, require_moment, to_utc
-from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer
+from importers.core.dates import normalize, to_utc
+from importers.core.export_files import ExportFile
+from importers.core.importer import ExportFiles, Importer, read_each
 from importers.core.readers import Row, find_header, iter_rows, read_rows
 from importers.core.results import (
     ContentKeys,
@@ -17,8 +16,9 @@ from importers.core.results import (
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
+    record_key,
 )
-from importers.core.text import html_to_text, one_line, truncate
+from importers.core.text import html_to_text, one_line
 from pdpp_importers_extra import social_records as records
 
 SERVICE = "linkedin"
@@ -54,7 +54,7 @@ def _connection(row: Row) -> ParsedItem:
     connected = _cell(row, "connected on")
     identity = url or "\0".join((name, connected or ""))
     data = {
-        "id": f"c_{sha256(f'linkedin/{identity}'.encode('utf-8', 'replace')).hexdigest()[:24]}",
+        "id": record_key("c_", f"linkedin/{identity}", length=24),
         "name": name or url,
         "given_name": given,
         "family_name": family,
@@ -85,9 +85,7 @@ def _position(row: Row) -> ParsedItem:
     if not (organization or title):
         raise UnreadableError(ReceiptCode.NO_IDENTITY)
     item = ParsedItem()
-    text, is_cut = truncate(row.get("description", "").strip())
-    if is_cut:
-        item.add_issue(ReceiptCode.TEXT_CUT)
+    text = item.cut_text(row.get("description", "").strip())
     data = {
         "id": records.key(SERVICE, "position", organization, title, started),
         "service": SERVICE,
@@ -151,7 +149,7 @@ def _message(row: Row, key: str, *, is_first: bool) -> ParsedItem:
         conversation,
         key=f"{conversation.id}.{key}",
         text="\n".join(filter(None, (subject, text))),
-        sent_at=require_moment(to_utc(written), item, written=written),
+        sent_at=item.require_date(to_utc(written), written),
         author=row.get("from"),
         author_id=row.get("sender profile url"),
         kind="draft" if is_draft else "message",
@@ -166,13 +164,13 @@ def _people(row: Row) -> list[str]:
 
 LINKEDIN_CONNECTIONS = Importer(
     claim=partial(_claim, header=_CONNECTIONS),
-    read=lambda files, _options: iter_items(files, _read_connections),
+    read=read_each(_read_connections),
 )
 LINKEDIN = Importer(
     claim=partial(_claim, header=_POSITIONS),
-    read=lambda files, _options: iter_items(files, lambda file: read_rows(file, _position)),
+    read=read_each(lambda file: read_rows(file, _position)),
 )
 LINKEDIN_MESSAGES = Importer(
     claim=_claim_messages,
-    read=lambda files, _options: iter_items(files, _read_messages),
+    read=read_each(_read_messages),
 )

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from importers.chat import records
-from importers.core.dates import require_moment, unix_to_utc
+from importers.core.dates import unix_to_utc
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.readers import (
@@ -149,7 +149,7 @@ def _message(written: Json, *, thread: _Thread, key: str) -> ParsedItem:
         thread.conversation,
         key=key,
         text=text,
-        sent_at=require_moment(moment, item, written=node.get("timestamp_ms")),
+        sent_at=item.require_date(moment, node.get("timestamp_ms")),
         author=json_line(node, "sender_name"),
         kind="call" if "call_duration" in node else "message",
         reactions=[

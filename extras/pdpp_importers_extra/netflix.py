@@ -11,7 +11,6 @@ from importers.core.dates import (
     local_to_utc,
     normalize,
     parse_date,
-    require_moment,
     to_utc,
 )
 from importers.core.export_files import ExportFile, iter_items
@@ -104,7 +103,7 @@ def _full_view(row: Row, key: str, written: str, _options: Options) -> ParsedIte
         service=SERVICE,
         kind="trailer" if extra else "watched",
         title=title,
-        at=require_moment(moment, item, written=written),
+        at=item.require_date(moment, written),
         duration_s=seconds,
         profile=row.get("profile name"),
         device=row.get("device type"),
@@ -125,7 +124,7 @@ def _listed_view(row: Row, key: str, written: str, options: Options) -> ParsedIt
         service=SERVICE,
         kind="watched",
         title=title,
-        at=require_moment(moment, item, written=written),
+        at=item.require_date(moment, written),
         is_day_only=True,
     )
     return item

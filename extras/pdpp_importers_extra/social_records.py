@@ -1,14 +1,17 @@
 """Build the records of posts, likes and people of social networks."""
 
 from collections.abc import Iterable
-from hashlib import sha256
+from functools import partial
 from typing import Any
 
-from evidence import limits
 from importers.core.export_files import ExportFile
-from importers.core.file_texts import add_attachment, detect_media_type
-from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, UnreadableError
-from importers.core.text import one_line, replace_unstorable, truncate
+from importers.core.file_texts import add_attachment, detect_media_type, read_attached
+from importers.core.results import (
+    ParsedItem,
+    ParsedRecord,
+    record_key,
+)
+from importers.core.text import one_line
 
 _POST_FIELDS = ("title", "author", "posted_at", "edited_at", "url", "group", "place", "in_reply_to",
                 "to", "language", "likes", "reposts")  # fmt: skip
@@ -17,9 +20,8 @@ _LIKE_FIELDS = ("title", "author", "reaction", "liked_at", "url", "text")
 MAX_LISTED = 200
 
 
-def key(service: str, *parts: object) -> str:
-    identity = "\0".join(map(str, (service, *parts)))
-    return f"s_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:28]}"
+key = partial(record_key, "s_")
+"""Return the key of a record of a service, by what it is."""
 
 
 def add_post(
@@ -33,9 +35,7 @@ def add_post(
     **fields: Any,
 ) -> None:
     """Add a post and its files, each a path and the file if the export has it."""
-    text, is_cut = truncate(replace_unstorable(text).strip())
-    if is_cut:
-        item.add_issue(ReceiptCode.TEXT_CUT)
+    text = item.cut_text(text.strip())
     listed = list(files)[:MAX_LISTED]
     data: dict[str, Any] = {"id": key, "service": service, "kind": kind}
     data |= dict.fromkeys(_POST_FIELDS) | {name: [] for name in _POST_LISTS} | fields
@@ -48,7 +48,7 @@ def add_post(
 def _add_file(
     item: ParsedItem, name: str, file: ExportFile | None, *, key: str, post: dict[str, Any]
 ) -> None:
-    shown = one_line(replace_unstorable(name.rpartition("/")[2]), max_chars=255)
+    shown = one_line(name.rpartition("/")[2], max_chars=255)
     data: dict[str, Any] = {
         "id": key,
         "post_id": post["id"],
@@ -59,23 +59,12 @@ def _add_file(
         "text": None,
         "blob_ref": None,
     }
-    if file is not None:
-        try:
-            content = file.read(max_bytes=limits.BLOB_MAX_BYTES)
-        except UnreadableError as error:
-            is_too_large = error.issue.code is ReceiptCode.TOO_LARGE
-            code = ReceiptCode.FILE_TOO_LARGE if is_too_large else ReceiptCode.FILE_MISSING
-            item.add_issue(code, detail=shown[:80])
-        else:
-            found = add_attachment(
-                item,
-                content,
-                stream="attachments",
-                key=key,
-                media_type=data["media_type"],
-                name=shown,
-            )
-            data |= {"text": found.text, "blob_ref": found.blob_ref}
+    content = None if file is None else read_attached(file, item, name=shown)
+    if content is not None:
+        found = add_attachment(
+            item, content, stream="attachments", key=key, media_type=data["media_type"], name=shown
+        )
+        data |= {"text": found.text, "blob_ref": found.blob_ref}
     item.records.append(ParsedRecord("attachments", data))
 
 

@@ -3,9 +3,9 @@
 from functools import partial
 from typing import Any
 
-from importers.core.dates import require_moment, to_utc
+from importers.core.dates import to_utc
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer
+from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.readers import (
     Json,
     head_has,
@@ -39,7 +39,7 @@ def _claim(files: ExportFiles) -> list[ExportFile]:
     ]
 
 
-def _read(files: ExportFiles) -> ExportItems:
+def _read(files: ExportFiles, _options: Options) -> ExportItems:
     # Of equal keys in one export the first counts, and the extended history has more.
     return iter_items(sorted(files, key=_is_extended, reverse=True), _read_file)
 
@@ -76,7 +76,7 @@ def _play(node: Json, *, number: int) -> ParsedItem:
         raise UnreadableError(ReceiptCode.MALFORMED)
     # Both histories are in UTC. That of the last year has no seconds.
     is_short = isinstance(written, str) and len(written) == 16
-    moment = require_moment(to_utc(f"{written}Z" if is_short else written), item, written=written)
+    moment = item.require_date(to_utc(f"{written}Z" if is_short else written), written)
     milliseconds = _milliseconds(node)
     repeat = [number] if number > 1 else []
     records.add_activity(
@@ -96,7 +96,4 @@ def _play(node: Json, *, number: int) -> ParsedItem:
     return item
 
 
-SPOTIFY = Importer(
-    claim=_claim,
-    read=lambda files, _options: _read(files),
-)
+SPOTIFY = Importer(claim=_claim, read=_read)

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from evidence import limits
 from importers.core.export_files import ExportFile
 from importers.core.importer import Options
-from importers.core.results import ExportItem, Issue, ReceiptCode, issues_only
+from importers.core.results import ExportItem, ReceiptCode, issue_only
 from importers.core.source import (
     Checkpoint,
     Container,
@@ -154,7 +154,7 @@ class _Run:
     def _file(self, folder: str, ref: str, resource: Resource) -> Iterator[Event]:
         content = self._download(resource)
         if content is None:
-            parse = issues_only([Issue(ReceiptCode.TOO_LARGE)])
+            parse = issue_only(ReceiptCode.TOO_LARGE)
         else:
             parse = partial(parse_document, _export_file(folder, ref, resource, content), Options())
         size = len(content or b"")

@@ -9,9 +9,9 @@ from functools import partial
 
 import orjson
 
-from importers.core.dates import require_moment, to_utc
+from importers.core.dates import to_utc
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer
+from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.readers import (
     Json,
     iter_nodes,
@@ -95,7 +95,7 @@ def _claim(files: ExportFiles) -> list[ExportFile]:
     ]
 
 
-def _read(files: ExportFiles) -> ExportItems:
+def _read(files: ExportFiles, _options: Options) -> ExportItems:
     context = read_account(files), group_media(files, _MEDIA_FOLDERS)
     parts = [file for file in files if part_name(file) in _PARSERS]
     return iter_items(parts, partial(_read_part, context=context))
@@ -132,7 +132,7 @@ def _tweet(context: Context, entry: Json) -> ParsedItem:
         kind="repost" if is_repost else "reply" if reply_to else "post",
         text=_expand(text, entities),
         author=account.name or account.username,
-        posted_at=require_moment(_moment(written), item, written=written),
+        posted_at=item.require_date(_moment(written), written),
         url=f"https://x.com/{account.username or 'i/web'}/status/{post_id}",
         in_reply_to=f"x_{reply_to}" if reply_to else None,
         to=json_line(node, "in_reply_to_screen_name"),
@@ -194,7 +194,7 @@ def _note(context: Context, entry: Json) -> ParsedItem:
         kind="long post",
         text=html.unescape(json_text(core, "text")),
         author=context[0].name or context[0].username,
-        posted_at=require_moment(_moment(written), item, written=written),
+        posted_at=item.require_date(_moment(written), written),
         links=list(_members(core, "urls", "expandedUrl")),
     )
     return item
@@ -236,7 +236,4 @@ _PARSERS: dict[str, ParseEntry] = {
     "mute": partial(_person, member="muting", relation="muted"),
 }
 
-X = Importer(
-    claim=_claim,
-    read=lambda files, _options: _read(files),
-)
+X = Importer(claim=_claim, read=_read)

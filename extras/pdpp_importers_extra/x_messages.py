@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from importers.chat import records
-from importers.core.dates import require_moment, to_utc
+from importers.core.dates import to_utc
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer
+from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.readers import (
     ITEM,
     Json,
@@ -55,7 +55,7 @@ def _claim(files: ExportFiles) -> list[ExportFile]:
     ]
 
 
-def _read(files: ExportFiles) -> ExportItems:
+def _read(files: ExportFiles, _options: Options) -> ExportItems:
     parts = [file for file in files if part_name(file) in _PARTS]
     names = {name: title for file in parts for name, title in _group_names(file)}
     archive = _Archive(read_account(files), group_media(files, _MEDIA_FOLDERS), names)
@@ -150,7 +150,7 @@ def _event(node: Json, *, conversation: records.Conversation, archive: _Archive)
         conversation,
         key=f"x_{message_id}",
         text=html.unescape(text),
-        sent_at=require_moment(to_utc(written), item, written=written),
+        sent_at=item.require_date(to_utc(written), written),
         author=_person(sender, archive) if sender else None,
         author_id=sender,
         reactions=[
@@ -179,7 +179,4 @@ def _files(message: Json, found: list[ExportFile]) -> Iterator[records.MessageFi
         yield records.MessageFile(name=file.path.name, size=file.size, content=file)
 
 
-X_MESSAGES = Importer(
-    claim=_claim,
-    read=lambda files, _options: _read(files),
-)
+X_MESSAGES = Importer(claim=_claim, read=_read)

@@ -20,7 +20,7 @@ from importers.core.results import Issue
 from importers.core.source import Container, FieldKind, InstalledSource, ProblemCode, SourceError
 from importers.core.source_http import parse_url
 from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
-from importers.sources.registry import find_source
+from importers.registry import find_source
 
 NOW = "2026-01-05T08:00:00+00:00"
 STATE_MAX_BYTES = 1_000_000
@@ -134,10 +134,11 @@ class Account:
             result.issues += item.issues
             if not item.records and not item.issues and not item.stale:
                 result.silent_items.append(f"{container}, {ref}")
-        for container, ref, mark, fields in step.changes:
-            self.marks[container, ref] = mark
-            self.records.get(self._keys.get((container, ref), ("", "")), {}).update(fields)
-            result.changes.append((container, ref))
+        for change in step.changes:
+            item_id = change.container, change.ref
+            self.marks[item_id] = change.mark
+            self.records.get(self._keys.get(item_id, ("", "")), {}).update(change.fields)
+            result.changes.append(item_id)
         for container, ref, _ in step.gone:
             self.marks.pop((container, ref), None)
             result.gone.append((container, ref))

@@ -10,18 +10,18 @@ from xml.etree import ElementTree as ET
 from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
 from importers.bank.records import FoundAccount, number_account
-from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.export_files import ExportFile
+from importers.core.importer import Importer, claim_each, read_each
 from importers.core.results import (
     ContentKeys,
     ExportItem,
     ExportItems,
-    Issue,
     ParsedItem,
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
-    issues_only,
+    issue_item,
+    issue_only,
 )
 from importers.core.text import to_utf8
 
@@ -30,15 +30,6 @@ _NOT_BOOKED = ("PDNG", "INFO", "FUTR")
 _POSITION_DIGITS = 4
 """A shorter reference of an entry (NtryRef) is its position in one statement."""
 _CLOSING_BALANCES = ("CLBD", "CLAV")
-
-
-def _claim(files: ExportFiles) -> list[ExportFile]:
-    return [
-        file
-        for file in files
-        if file.suffix in (".xml", ".camt", ".053", ".c53")
-        and b"BkToCstmrStmt" in file.head.replace(b"\0", b"")
-    ]
 
 
 def _read_file(file: ExportFile) -> ExportItems:
@@ -68,8 +59,7 @@ def _statement(
 ) -> ExportItems:
     number = _text(statement, "Acct/Id/IBAN", "Acct/Id/Othr/Id")
     if number is None:
-        issue = Issue(ReceiptCode.NO_IDENTITY, "account")
-        yield ExportItem(file.name, "", size, issues_only([issue]))
+        yield issue_item(file.name, "", ReceiptCode.NO_IDENTITY, "account", size=size)
         return
     account = number_account(number)
     record = _account_record(account, statement)
@@ -77,7 +67,7 @@ def _statement(
     for position, entry in enumerate(statement.iter("Ntry"), 1):
         status = _text(entry, "Sts/Cd", "Sts") or "BOOK"
         if status in _NOT_BOOKED:  # it has no key: equal ones are numbered
-            parse = issues_only([Issue(ReceiptCode.NOT_BOOKED, status)])
+            parse = issue_only(ReceiptCode.NOT_BOOKED, status)
         else:
             key = keys.key(account.key, _currency(entry), *_identity(entry))
             parse = partial(_transaction, entry, key=key, account=account.key)
@@ -114,8 +104,7 @@ def _transaction(entry: ET.Element, *, key: str, account: str) -> ParsedItem:
     if amount is None or not amounts.fits_currency(amount, currency):
         raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=_text(entry, "Amt") or "no amount")
     on = _date(entry, "BookgDt") or _date(entry, "ValDt")
-    if on is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=_text(entry, "BookgDt/Dt") or "")
+    item.require_date(on, _text(entry, "BookgDt/Dt") or "")
     is_credit = _text(entry, "CdtDbtInd") == "CRDT"
     other = "Dbtr" if is_credit else "Cdtr"
     parties = f"NtryDtls/TxDtls/RltdPties/{other}"
@@ -180,11 +169,15 @@ def _texts(element: ET.Element, path: str) -> Iterator[str]:
             yield found.text.strip()
 
 
-def _read(files: ExportFiles, _options: Options) -> ExportItems:
-    return iter_items(files, _read_file)
-
-
 CAMT = once_across_formats(
-    Importer(claim=_claim, read=_read),
+    Importer(
+        claim=claim_each(
+            lambda file: (
+                file.suffix in (".xml", ".camt", ".053", ".c53")
+                and b"BkToCstmrStmt" in file.head.replace(b"\0", b"")
+            )
+        ),
+        read=read_each(_read_file),
+    ),
     "c_",
 )

@@ -50,6 +50,7 @@ from importers.core.importer import (
     Importer,
     Options,
     claim_by_suffix,
+    detect_or_answer,
 )
 from importers.core.results import (
     ContentKeys,
@@ -60,7 +61,8 @@ from importers.core.results import (
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
-    issues_only,
+    issue_item,
+    issue_only,
 )
 
 T = TypeVar("T")
@@ -133,7 +135,7 @@ class _Reader:
         columns = self.columns()
         if self._layout is None and not self._named:
             self._ask_for_columns(columns)
-        layout, options = self._layout, self._options
+        layout = self._layout
         currency = self._currency(columns)
         stored = {index for name, index in columns.items() if name not in _READ_ONLY}
         return Reading(
@@ -141,11 +143,11 @@ class _Reader:
             columns=columns,
             others=tuple(i for i in range(len(self._table.header)) if i not in stored),
             date_order=(layout and layout.date_order)
-            or self._ask("date_order", options.date_order, partial(self._date_order, columns)),
+            or self._ask("date_order", partial(self._date_order, columns)),
             decimal=DECIMALS[layout.decimal]
             if layout and layout.decimal
-            else self._ask("decimal", options.decimal, partial(self._decimal, columns, currency)),
-            sign=self._ask("signs", options.signs, partial(self._sign, columns)),
+            else self._ask("decimal", partial(self._decimal, columns, currency)),
+            sign=self._ask("signs", partial(self._sign, columns)),
             negative=frozenset(filter(partial(self._is_negative, columns), ("debit", "credit"))),
             account=self._account(columns),
             currency=currency,
@@ -239,18 +241,8 @@ class _Reader:
             flag=" ".join(found),
         )
 
-    def _ask(self, name: str, given: str | None, decide: Callable[[str | None], T]) -> T:
-        """Return what the file shows, or else what the owner answered, which is then remembered."""
-        if name == "signs" and given:  # also against what the file seems to show
-            self.used[name] = given
-            return decide(given)
-        try:
-            return decide(None)
-        except ChoiceNeeded:
-            answer = given or self._remembered.get(name)
-            result = decide(answer)
-            self.used[name] = answer
-            return result
+    def _ask(self, name: str, detect: Callable[..., T]) -> T:
+        return detect_or_answer(name, detect, self._options, self._table.name, self.used)
 
     def _date_order(self, columns: Mapping[str, int], chosen: str | None) -> str:
         is_japanese = any(map(_JAPANESE.search, self._table.header))
@@ -266,8 +258,11 @@ class _Reader:
         """Return -1 where purchases have no minus sign. Raises ``ChoiceNeeded`` in doubt.
 
         Most bookings of an account are payments, so that its amounts with a minus sign are not fewer.
+        What the owner says now counts more than what the file seems to show.
         """
-        chosen = chosen or (self._layout.signs if self._layout else None)
+        if self._options.signs:
+            self.used["signs"] = self._options.signs
+        chosen = self._options.signs or chosen or (self._layout.signs if self._layout else None)
         if chosen:
             return -1 if chosen == "inverted" else 1
         is_signed = "direction" in columns or "amount" not in columns
@@ -494,11 +489,9 @@ def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
         )
         yield ExportItem(file.name, "", 0, partial(ParsedItem, [record]))
     if reading.layout is not None and reading.layout.level == "memory":
-        issue = Issue(ReceiptCode.MADE_FROM_MEMORY, reading.bank or "")
-        yield ExportItem(file.name, "header", 0, issues_only([issue]))
+        yield issue_item(file.name, "header", ReceiptCode.MADE_FROM_MEMORY, reading.bank or "")
     if kept := _kept_columns(table, reading):
-        issue = Issue(ReceiptCode.COLUMNS_KEPT, ", ".join(kept)[:200])
-        yield ExportItem(file.name, "header", 0, issues_only([issue]))
+        yield issue_item(file.name, "header", ReceiptCode.COLUMNS_KEPT, ", ".join(kept)[:200])
     edges = {line for line, _ in table.rows[:2] + table.rows[-3:]}
     size = file.size // max(1, len(table.rows))
     for row in _rows(table, reading):
@@ -507,7 +500,7 @@ def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
     for line, cells in table.rest:
         text = Issue(ReceiptCode.NOT_A_BOOKING, cells[0][:40])
         issue = text if len(cells) == 1 else _OTHER_TABLE
-        yield ExportItem(file.name, f"line {line:,}", 0, issues_only([issue]))
+        yield ExportItem(file.name, f"line {line:,}", 0, issue_only(*issue))
 
 
 def _kept_columns(table: CsvTable, reading: Reading) -> list[str]:
@@ -527,9 +520,7 @@ def _transactions(row: Booking, table: CsvTable, reading: Reading, *, is_edge: b
     if amount is None or not amounts.fits_currency(amount, row.currency):
         text = next((fields[f] for f in AMOUNT_FIELDS if fields.get(f)), "no amount")
         raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=text[:40])
-    on = parse_date(fields["date"], reading.date_order)
-    if on is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=fields["date"][:40])
+    on = item.require_date(parse_date(fields["date"], reading.date_order), fields["date"])
     texts = {name: fields.get(name) for name in _TEXTS}
     if amount > 0 and fields.get("payer"):
         texts["counterparty"] = fields["payer"]

@@ -10,17 +10,16 @@ from typing import Any
 from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
 from importers.bank.records import FoundAccount, find_iban, format_account
-from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.export_files import ExportFile
+from importers.core.importer import Importer, claim_each, read_each
 from importers.core.results import (
     ContentKeys,
     ExportItem,
     ExportItems,
-    Issue,
     ParsedItem,
     ReceiptCode,
     UnreadableError,
-    issues_only,
+    issue_item,
 )
 
 FILE_MAX_BYTES = 16 * 1024 * 1024
@@ -52,16 +51,10 @@ _SIGNS = {"C": 1, "RD": 1, "D": -1, "RC": -1}
 _CHARSETS = ("cp1252", "cp1250", "cp850")
 
 
-def _claim(files: ExportFiles) -> list[ExportFile]:
-    return [
-        file
-        for file in files
-        if file.suffix in _SUFFIXES
-        or (file.suffix in (".txt", "") and _is_statement(file.head.decode("latin-1")))
-    ]
-
-
-def _is_statement(head: str) -> bool:
+def _is_statement(file: ExportFile) -> bool:
+    if file.suffix not in (".txt", ""):
+        return file.suffix in _SUFFIXES
+    head = file.head.decode("latin-1")
     return bool(_STATEMENT.search(head) and _ACCOUNT.search(head) and _OPENING.search(head))
 
 
@@ -92,8 +85,9 @@ def _statement(name: str, text: str, place: tuple[int, int], keys: ContentKeys) 
     line, size = place
     number, opening = _ACCOUNT.search(text), _OPENING.search(text)
     if number is None:
-        issue = Issue(ReceiptCode.NO_IDENTITY, "no account (:25:)")
-        yield ExportItem(name, f"line {line:,}", size, issues_only([issue]))
+        yield issue_item(
+            name, f"line {line:,}", ReceiptCode.NO_IDENTITY, "no account (:25:)", size=size
+        )
         return
     currency = opening[1] if opening else None
     # Some banks write the currency as a part of its own.
@@ -119,8 +113,9 @@ def _foreign_text(name: str, text: str, line: int) -> ExportItems:
     """Yield a receipt for text that is in no statement; lines of :86: and :NS: are in one."""
     found = _FOREIGN.search(re.sub(r"(?m)^:(?:86|NS):(?:.*\n(?![:{-]))*", "", text))
     if found:
-        issue = Issue(ReceiptCode.MALFORMED, f"beside the statement: {found[0][:40]}")
-        yield ExportItem(name, f"line {line:,}", 0, issues_only([issue]))
+        yield issue_item(
+            name, f"line {line:,}", ReceiptCode.MALFORMED, f"beside the statement: {found[0][:40]}"
+        )
 
 
 def _identity(booking: str) -> Iterator[str]:
@@ -244,11 +239,7 @@ def _free_text(text: str) -> dict[str, str | None]:
     return {"counterparty": name.strip(), "counterparty_account": account, "memo": text}
 
 
-def _read(files: ExportFiles, _options: Options) -> ExportItems:
-    return iter_items(files, _read_file)
-
-
 MT940 = once_across_formats(
-    Importer(claim=_claim, read=_read),
+    Importer(claim=claim_each(_is_statement), read=read_each(_read_file)),
     "m_",
 )

@@ -22,7 +22,13 @@ from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
 from importers.bank.records import format_account
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ChoiceNeeded, ExportFiles, Importer, Options
+from importers.core.importer import (
+    ExportFiles,
+    Importer,
+    Options,
+    claim_each,
+    detect_or_answer,
+)
 from importers.core.results import (
     ContentKeys,
     ExportItem,
@@ -31,7 +37,8 @@ from importers.core.results import (
     ParsedItem,
     ReceiptCode,
     UnreadableError,
-    issues_only,
+    issue_item,
+    issue_only,
 )
 from importers.core.text import decode
 
@@ -67,11 +74,7 @@ def detect_reading(
         return OfxReading(".", signs, used)
     currency = next((fields["CURDEF"] for _, _, fields in aggregates if "CURDEF" in fields), None)
     detect = partial(amounts.detect_decimal_separator, written, currency=currency)
-    try:
-        decimal = detect(chosen=None)
-    except ChoiceNeeded:
-        decimal = used["decimal"] = detect(chosen=options.decimal or remembered.get("decimal"))
-    return OfxReading(decimal, signs, used)
+    return OfxReading(detect_or_answer("decimal", detect, options, LAYOUT, used), signs, used)
 
 
 def parse_amount(elements: dict[str, str], reading: OfxReading, item: ParsedItem) -> Decimal | None:
@@ -280,14 +283,6 @@ class Statement:
         )
 
 
-def _claim(files: ExportFiles) -> list[ExportFile]:
-    return [
-        file
-        for file in files
-        if file.suffix in (".ofx", ".qfx") or b"<OFX>" in file.head[:2048].upper()
-    ]
-
-
 def _prepare(files: ExportFiles, options: Options) -> Options:
     """Check that amounts such as 1,234 can be read. Raises ``ChoiceNeeded``."""
     answers: dict[str, dict[str, str]] = {}
@@ -313,7 +308,7 @@ def _read_file(file: ExportFile, *, options: Options, keys: OfxKeys) -> ExportIt
     read = _statements(aggregates, decimal=reading.decimal)
     statements = [each for each in read if "ACCTID" in each.elements or each.entries]
     if not statements:
-        yield ExportItem(file.name, "", file.size, issues_only([_failure(file)]))
+        yield issue_item(file.name, "", *_failure(file), size=file.size)
         yield from _other_parts(file)
     found_keys = keys.of_file([(each.account_id, each.bookings) for each in statements])
     corrected = {fields["CORRECTFITID"] for _, _, fields in aggregates if "CORRECTFITID" in fields}
@@ -323,7 +318,7 @@ def _read_file(file: ExportFile, *, options: Options, keys: OfxKeys) -> ExportIt
             key = next(booking_keys) if name == "STMTTRN" else ""
             booking = partial(_transaction, elements, key, statement, reading=reading)
             issue = _reason_to_skip(name, elements, corrected)
-            parse = issues_only([issue]) if issue else booking
+            parse = issue_only(*issue) if issue else booking
             yield ExportItem(file.name, f"line {line:,}", 0, parse)
         if statement is statements[-1]:
             yield from _text_outside(file)
@@ -351,16 +346,18 @@ def _statements(
 def _text_outside(file: ExportFile) -> ExportItems:
     """Yield a receipt for text that is in no OFX document."""
     if other := _OUTSIDE.sub("", _text(file)).strip():
-        issue = Issue(ReceiptCode.MALFORMED, f"beside the statement: {other[:40]}")
-        yield ExportItem(file.name, "", 0, issues_only([issue]))
+        yield issue_item(
+            file.name, "", ReceiptCode.MALFORMED, f"beside the statement: {other[:40]}"
+        )
 
 
 def _other_parts(file: ExportFile) -> ExportItems:
     """Yield a receipt for each kind of answer of the bank that is no statement, such as transfers."""
     text = _text(file).upper()
     for name in sorted(set(_PART.findall(text)) - _READ_PARTS):
-        issue = Issue(ReceiptCode.NOT_SUPPORTED, f"{name}: {text.count(f'<{name}>'):,}")
-        yield ExportItem(file.name, "", 0, issues_only([issue]))
+        yield issue_item(
+            file.name, "", ReceiptCode.NOT_SUPPORTED, f"{name}: {text.count(f'<{name}>'):,}"
+        )
 
 
 def _failure(file: ExportFile) -> Issue:
@@ -437,9 +434,8 @@ def _transaction(
         raise UnreadableError(
             ReceiptCode.BAD_AMOUNT, detail=elements.get("TRNAMT", "no amount")[:40]
         )
-    on = parse_date(elements.get("DTPOSTED", ""))
-    if on is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=elements.get("DTPOSTED", "")[:40])
+    posted = elements.get("DTPOSTED", "")
+    on = item.require_date(parse_date(posted), posted)
     record = records.transaction_record(
         key,
         account=statement.account_id,
@@ -458,6 +454,12 @@ def _transaction(
 
 
 OFX = once_across_formats(
-    Importer(claim=_claim, prepare=_prepare, read=_read),
+    Importer(
+        claim=claim_each(
+            lambda file: file.suffix in (".ofx", ".qfx") or b"<OFX>" in file.head[:2048].upper()
+        ),
+        prepare=_prepare,
+        read=_read,
+    ),
     "f_",
 )

@@ -14,21 +14,20 @@ from importers.bank.across_formats import once_across_formats
 from importers.core import dates
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import (
-    ChoiceNeeded,
     ExportFiles,
     Importer,
     Options,
     claim_by_start,
+    detect_or_answer,
 )
 from importers.core.results import (
     ContentKeys,
     ExportItem,
     ExportItems,
-    Issue,
     ParsedItem,
     ReceiptCode,
     UnreadableError,
-    issues_only,
+    issue_item,
 )
 from importers.core.text import decode
 
@@ -53,8 +52,6 @@ def _prepare(files: ExportFiles, options: Options) -> Options:
 
 def _reading(file: ExportFile, options: Options, used: dict[str, str]) -> dict[str, str]:
     """Return date order and decimal separator, and add the answers that they depend on."""
-    given = {"date_order": options.date_order, "decimal": options.decimal}
-    remembered = options.remembered.get(_LAYOUT) or {}
     transactions = [fields for _, _, fields in _transactions(file)]
     written = [_normalize_date(fields.get("D", "")) for fields in transactions]
     texts = [fields.get("T") or fields.get("U") or "" for fields in transactions]
@@ -62,24 +59,19 @@ def _reading(file: ExportFile, options: Options, used: dict[str, str]) -> dict[s
         "date_order": partial(dates.detect_order, written, last_year=options.current_year + 1),
         "decimal": partial(amounts.detect_decimal_separator, texts, currency=None),
     }
-    found = {}
-    for name, detect in decide.items():
-        try:
-            found[name] = detect(chosen=None)
-        except ChoiceNeeded:
-            found[name] = used[name] = detect(chosen=given[name] or remembered.get(name))
-    return found
+    return {
+        name: detect_or_answer(name, detect, options, _LAYOUT, used)
+        for name, detect in decide.items()
+    }
 
 
 def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
     reading = _reading(file, options, {})
     keys, accounts = ContentKeys("q_"), set[str]()
     if b"!TYPE:INVST" in file.read(max_bytes=FILE_MAX_BYTES).upper():
-        issue = Issue(ReceiptCode.NOT_SUPPORTED, "investments")
-        yield ExportItem(file.name, "", 0, issues_only([issue]))
+        yield issue_item(file.name, "", ReceiptCode.NOT_SUPPORTED, "investments")
     for line, text in _foreign_lines(file):
-        issue = Issue(ReceiptCode.MALFORMED, text[:40])
-        yield ExportItem(file.name, f"line {line:,}", 0, issues_only([issue]))
+        yield issue_item(file.name, f"line {line:,}", ReceiptCode.MALFORMED, text[:40])
     count = sum(1 for _ in _transactions(file))
     if not count:
         raise UnreadableError(ReceiptCode.EMPTY)
@@ -150,9 +142,10 @@ def _transaction(
     amount = amounts.parse_amount(amount_text, decimal_separator=reading["decimal"])
     if amount is None:
         raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=amount_text[:40] or "no amount")
-    on = dates.parse_date(_normalize_date(fields.get("D", "")), reading["date_order"])
-    if on is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=fields.get("D", "")[:40])
+    written = fields.get("D", "")
+    on = item.require_date(
+        dates.parse_date(_normalize_date(written), reading["date_order"]), written
+    )
     item.records.append(
         records.transaction_record(
             key,

@@ -8,13 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from hashlib import sha256
 from typing import Any
 
 from importers.bank.amounts import currency_code
 from importers.bank.profiles import words
 from importers.core.export_files import ExportFile
-from importers.core.results import ParsedRecord
+from importers.core.results import ParsedRecord, record_key
 from importers.core.text import one_line, replace_unstorable
 
 DETAILS_MAX_CHARS = 20_000
@@ -25,8 +24,7 @@ def account_id(*parts: str | None) -> str:
 
     The key hides the account number, which is a field that a grant can exclude.
     """
-    identity = "/".join(part or "" for part in parts)
-    return f"a_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:20]}"
+    return record_key("a_", "/".join(part or "" for part in parts), length=20)
 
 
 def account_record(key: str, *, name: str, **fields: Any) -> ParsedRecord:
@@ -46,7 +44,7 @@ def transaction_record(
     """``details`` are other texts of the booking, by what the statement calls them."""
     names = ("currency", "counterparty", "counterparty_account", "kind", "category", "reference",
              "check_number", "memo")  # fmt: skip
-    texts = {name: one_line(replace_unstorable(fields.get(name) or "")) or None for name in names}
+    texts = {name: one_line(fields.get(name) or "") or None for name in names}
     return ParsedRecord(
         "transactions",
         {

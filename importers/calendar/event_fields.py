@@ -4,15 +4,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta, tzinfo
-from hashlib import sha256
 from typing import Any
 
 from icalendar import Event, vDDDTypes
 from icalendar.prop.broken import vBroken
 
 from importers.calendar.recurrence import TimeZones, to_aware
-from importers.core.results import ParsedItem, ReceiptCode
-from importers.core.text import one_line, replace_unstorable, truncate
+from importers.core.results import ParsedItem, ReceiptCode, record_key
+from importers.core.text import one_line, replace_unstorable
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +37,7 @@ class EventTimes:
 def event_data(
     event: Event, calendar: str, times: EventTimes | None, *, key: str, item: ParsedItem
 ) -> dict[str, Any]:
-    description, is_truncated = truncate(str(event.get("DESCRIPTION", "")))
-    if is_truncated:
-        item.add_issue(ReceiptCode.TEXT_CUT)
+    description = item.cut_text(str(event.get("DESCRIPTION", "")))
     return {
         "id": key,
         "series_id": series_id(event),
@@ -83,7 +80,7 @@ def values(event: Event, name: str) -> list[Any]:
 
 def _text(event: Event, name: str) -> str | None:
     first = next(iter(values(event, name)), None)
-    return one_line(replace_unstorable(str(first))) or None if first is not None else None
+    return one_line(str(first)) or None if first is not None else None
 
 
 def _people(event: Event, name: str) -> list[str]:
@@ -97,7 +94,7 @@ def _person(address: Any) -> str:
 
 def _categories(event: Event) -> list[str]:
     return [
-        one_line(replace_unstorable(str(category)))
+        one_line(str(category))
         for categories in values(event, "CATEGORIES")
         for category in getattr(categories, "cats", [])
     ]
@@ -123,8 +120,7 @@ def _to_ical(value: Any) -> str:
 
 def series_id(event: Event) -> str:
     """Return the record key of an event that has a UID, its own or one made of its content."""
-    uid = str(event.get("UID", ""))
-    return f"e_{sha256(uid.encode('utf-8', 'replace')).hexdigest()[:24]}"
+    return record_key("e_", event.get("UID", ""), length=24)
 
 
 MAX_EVENT_LENGTH = timedelta(days=36_600)

@@ -8,27 +8,17 @@ from typing import Any
 
 from importers.chat import records
 from importers.core.dates import to_utc, unix_to_iso
-from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.export_files import ExportFile
+from importers.core.importer import Importer, claim_each, read_each
 from importers.core.readers import iter_json_items, json_object
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
-from importers.core.text import one_line, replace_unstorable
+from importers.core.text import one_line
 
 Json = Mapping[str, Any]
 _AUTHORS = {"user": "User", "human": "User"}
 _CITATION_START = "\ue200"
 _CITATION = re.compile("\ue200[^\ue201]*\ue201")
 _HIDDEN = "is_visually_hidden_from_conversation"
-
-
-def _claim(files: ExportFiles, *, member: bytes) -> list[ExportFile]:
-    return [
-        file
-        for file in files
-        if file.suffix == ".json"
-        and file.path.stem.startswith("conversations")
-        and member in file.head
-    ]
 
 
 def _read_file(file: ExportFile, *, service: str) -> ExportItems:
@@ -45,7 +35,7 @@ def _conversation(node: Any, service: str) -> ParsedItem:
     conversation_id = node.get("conversation_id") or node.get("id") or node.get("uuid")
     if not isinstance(conversation_id, str):
         raise UnreadableError(ReceiptCode.NO_IDENTITY)
-    title = one_line(replace_unstorable(str(node.get("title") or node.get("name") or "")))
+    title = one_line(str(node.get("title") or node.get("name") or ""))
     conversation = records.Conversation(
         id=f"{service}_{one_line(conversation_id, max_chars=100)}",
         name=title or "Conversation",
@@ -95,9 +85,8 @@ def _add_chatgpt_message(
     if message_id is None:
         item.add_issue(ReceiptCode.NO_IDENTITY, detail=one_line(text, max_chars=40))
         return
-    sent_at = unix_to_iso(message.get("create_time"))
-    if sent_at is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=str(message.get("create_time"))[:40])
+    created = message.get("create_time")
+    sent_at = item.require_date(unix_to_iso(created), created)
     records.add_message(
         item,
         conversation,
@@ -178,9 +167,8 @@ def _add_claude_message(
     if message_id is None:
         item.add_issue(ReceiptCode.NO_IDENTITY, detail=one_line(text, max_chars=40))
         return
-    sent_at = to_utc(message.get("created_at"))
-    if sent_at is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=str(message.get("created_at"))[:40])
+    created = message.get("created_at")
+    sent_at = item.require_date(to_utc(created), created)
     records.add_message(
         item,
         conversation,
@@ -249,18 +237,22 @@ def _size(file: Json, name: str) -> int | None:
 
 def _text(node: Json, name: str) -> str | None:
     value = node.get(name)
-    return one_line(replace_unstorable(value), max_chars=200) if isinstance(value, str) else None
+    return one_line(value, max_chars=200) if isinstance(value, str) else None
 
 
-def _read(files: ExportFiles, options: Options, *, service: str) -> ExportItems:
-    return iter_items(files, partial(_read_file, service=service))
+def _importer(service: str, member: bytes) -> Importer:
+    """Return an importer of files whose conversations have a member with this name."""
+    return Importer(
+        claim=claim_each(
+            lambda file: (
+                file.suffix == ".json"
+                and file.path.stem.startswith("conversations")
+                and member in file.head
+            )
+        ),
+        read=read_each(partial(_read_file, service=service)),
+    )
 
 
-CHATGPT = Importer(
-    claim=partial(_claim, member=b'"mapping"'),
-    read=partial(_read, service="chatgpt"),
-)
-CLAUDE = Importer(
-    claim=partial(_claim, member=b'"chat_messages"'),
-    read=partial(_read, service="claude"),
-)
+CHATGPT = _importer("chatgpt", b'"mapping"')
+CLAUDE = _importer("claude", b'"chat_messages"')

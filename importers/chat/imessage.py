@@ -161,9 +161,7 @@ def _message(row: Row, context: _Context) -> ParsedItem:
     if not text and not files:
         code = ReceiptCode.NOT_SUPPORTED if is_event or not row["attributedBody"] else None
         raise UnreadableError(code or ReceiptCode.MALFORMED, detail="no text")
-    sent_at = _time(row["date"])
-    if sent_at is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=str(row["date"])[:40])
+    sent_at = item.require_date(_time(row["date"]), row["date"])
     author, parent = _author(row, context), row["thread_originator_guid"]
     records.add_message(
         item,

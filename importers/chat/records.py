@@ -2,19 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
-from evidence import limits
 from importers.core.export_files import ExportFile
-from importers.core.file_texts import add_attachment, detect_media_type
+from importers.core.file_texts import add_attachment, detect_media_type, read_attached
 from importers.core.results import (
     ParsedItem,
     ParsedRecord,
-    ReceiptCode,
-    UnreadableError,
+    record_key,
 )
-from importers.core.text import one_line, replace_unstorable, truncate
+from importers.core.text import one_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +69,8 @@ def add_message(
         "conversation_id": conversation.id,
         "conversation": conversation.name,
         "service": conversation.service,
-        "author": one_line(replace_unstorable(author or "")) or None,
-        "author_id": _author_id(author_id),
+        "author": one_line(author or "") or None,
+        "author_id": one_line(str(author_id), max_chars=200) if author_id else None,
         "sent_at": sent_at,
         "edited_at": edited_at,
         "kind": kind,
@@ -81,7 +78,7 @@ def add_message(
         "reply_to": reply_to,
         "reactions": list(reactions),
         "has_attachments": bool(files),
-        "text": _stored_text(item, text),
+        "text": item.cut_text(text) or None,
     }
     item.records.append(ParsedRecord("messages", message))
     item.records += [
@@ -90,24 +87,13 @@ def add_message(
     ]
 
 
-def _stored_text(item: ParsedItem, text: str) -> str | None:
-    text, is_truncated = truncate(replace_unstorable(text))
-    if is_truncated:
-        item.add_issue(ReceiptCode.TEXT_CUT)
-    return text or None
-
-
-def _author_id(value: object) -> str | None:
-    return one_line(replace_unstorable(str(value)), max_chars=200) if value else None
-
-
 def only_objects(value: object) -> list[dict[str, Any]]:
     """Return the objects of a list, and nothing for any other value of an export."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def conversation_id(service: str, name: str) -> str:
-    return f"{service[0]}_{sha256(f'{service}/{name}'.encode('utf-8', 'replace')).hexdigest()[:20]}"
+    return record_key(f"{service[0]}_", f"{service}/{name}", length=20)
 
 
 def _attachment(
@@ -116,7 +102,7 @@ def _attachment(
     data: dict[str, Any] = {
         "id": key,
         "message_id": message["id"],
-        "filename": one_line(replace_unstorable(file.name), max_chars=255) or None,
+        "filename": one_line(file.name, max_chars=255) or None,
         "media_type": detect_media_type(file.name, file.media_type),
         "size_bytes": file.size,
         "is_inline": False,
@@ -125,26 +111,16 @@ def _attachment(
         "blob_ref": None,
     }
     if file.content is not None:
-        data |= _content_fields(item, file.content, key=key, media_type=data["media_type"])
+        data["size_bytes"] = file.content.size
+        content = read_attached(file.content, item, name=file.content.name)
+        if content is not None:
+            found = add_attachment(
+                item,
+                content,
+                stream="attachments",
+                key=key,
+                media_type=data["media_type"],
+                name=file.content.path.name,
+            )
+            data |= {"text": found.text, "blob_ref": found.blob_ref, "size_bytes": len(content)}
     return ParsedRecord("attachments", data)
-
-
-def _content_fields(
-    item: ParsedItem, file: ExportFile, *, key: str, media_type: str
-) -> dict[str, Any]:
-    try:
-        content = file.read(max_bytes=limits.BLOB_MAX_BYTES)
-    except UnreadableError as error:
-        is_too_large = error.issue.code is ReceiptCode.TOO_LARGE
-        code = ReceiptCode.FILE_TOO_LARGE if is_too_large else ReceiptCode.FILE_MISSING
-        item.add_issue(code, detail=file.name)
-        return {"size_bytes": file.size}
-    attachment = add_attachment(
-        item,
-        content,
-        stream="attachments",
-        key=key,
-        media_type=media_type,
-        name=file.path.name,
-    )
-    return {"size_bytes": len(content), "text": attachment.text, "blob_ref": attachment.blob_ref}

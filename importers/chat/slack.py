@@ -154,9 +154,7 @@ def _message(message: Any, conversation: records.Conversation, workspace: Worksp
     if not isinstance(message, dict) or not isinstance(message.get("ts"), str):
         raise UnreadableError(ReceiptCode.NO_IDENTITY)
     timestamp = message["ts"]
-    sent_at = unix_to_iso(timestamp)
-    if sent_at is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=timestamp[:40])
+    sent_at = item.require_date(unix_to_iso(timestamp), timestamp)
     text = _text(message, workspace)
     if not text and not records.only_objects(message.get("files")):
         item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=str(message.get("subtype") or "")[:80])

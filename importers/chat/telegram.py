@@ -12,18 +12,16 @@ from importers.chat import records
 from importers.core.dates import parse_local_moment, unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.key_set import KeySet, key_hash
-from importers.core.readers import ITEM, iter_json_events
+from importers.core.readers import ITEM, KeySet, iter_json_events
 from importers.core.results import (
     ExportItem,
     ExportItems,
-    Issue,
     ParsedItem,
     ReceiptCode,
     UnreadableError,
-    issues_only,
+    issue_only,
 )
-from importers.core.text import one_line, replace_unstorable
+from importers.core.text import one_line
 
 SERVICE = "telegram"
 _MEDIA_FOLDERS = ("photos", "files", "video_files", "voice_messages", "round_video_messages",
@@ -45,7 +43,7 @@ class Chat:
 
     def conversation(self) -> records.Conversation:
         title = self.fields.get("name") or self.fields.get("type") or ""
-        name = one_line(replace_unstorable(str(title))) or "Chat"
+        name = one_line(str(title)) or "Chat"
         chat_id = self.fields.get("id")
         return records.Conversation(
             id=f"t_{chat_id}" if chat_id else records.conversation_id(SERVICE, name),
@@ -100,7 +98,7 @@ def _read_result(
             location = f"{conversation.name}, message {message_id}"
             is_another = _is_another_version(message, conversation.id, seen)
             read = partial(_message, message, conversation, file, media, zone)
-            older = issues_only([Issue(ReceiptCode.OLDER_VERSION)])
+            older = issue_only(ReceiptCode.OLDER_VERSION)
             yield ExportItem(file.name, location, size, older if is_another else read)
 
 
@@ -111,8 +109,8 @@ def _is_another_version(message: Any, conversation_id: str, seen: KeySet) -> boo
     key = f"{conversation_id}.{message['id']}"
     names = ("text", "date", "edited", "from_id", "from", "file", "photo", "action", "reactions")
     content = repr([message.get(name) for name in names])
-    is_new = seen.add(key_hash("id", key))
-    return seen.add(key_hash(key, content)) and not is_new
+    is_new = seen.add(key)
+    return seen.add(f"{key}\0{content}") and not is_new
 
 
 def _messages(stream: IO[bytes]) -> Iterator[tuple[Chat, Any]]:
@@ -142,9 +140,7 @@ def _message(
     item = ParsedItem()
     if not isinstance(message, dict) or "id" not in message:
         raise UnreadableError(ReceiptCode.NO_IDENTITY)
-    sent_at = _time(message, "date", zone)
-    if sent_at is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=str(message.get("date"))[:40])
+    sent_at = item.require_date(_time(message, "date", zone), message.get("date"))
     is_service = message.get("type") == "service"
     action = _action(message) if is_service else ""
     files = list(_message_files(message, result, media, item))

@@ -352,8 +352,7 @@ def _message(
 ) -> ParsedItem:
     """Return a message. Of a minute whose start may be cut off, it keeps a place that is stored."""
     item = ParsedItem()
-    if sent_at is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=message.date)
+    item.require_date(sent_at, message.date)
     if file is not None and file.content is None:
         item.add_issue(ReceiptCode.FILE_MISSING, detail=file.name)
     is_omitted = file is not None and not file.name

@@ -354,13 +354,6 @@ def local_to_utc(moment: datetime, zone: tzinfo) -> str | None:
         return None
 
 
-def require_moment(moment: str | None, item: ParsedItem, *, written: object) -> str | None:
-    """Return the moment; a missing one has a receipt that quotes what was written."""
-    if moment is None:
-        item.add_issue(ReceiptCode.BAD_DATE, detail=str(written)[:40])
-    return moment
-
-
 def parse_written_moment(text: str, zone: tzinfo, item: ParsedItem) -> str | None:
     """Return the moment of a text such as ``Mar 3, 2026, 6:25:05 AM PDT``.
 
@@ -372,16 +365,14 @@ def parse_written_moment(text: str, zone: tzinfo, item: ParsedItem) -> str | Non
     clock = _CLOCK.search(text)
     moment = _local_moment(text, clock) if clock else None
     if clock is None or moment is None:
-        return require_moment(None, item, written=text)
+        return item.require_date(None, text)
     name = clock["zone"].strip(" ()")
     offset = zone_offset(name)
     if offset is None and not (own := _own_offset(name, moment, zone)):
         item.add_issue(ReceiptCode.UNKNOWN_TIME_ZONE, detail=name[:40] or "none is written")
     elif offset is None:
         offset = own
-    return require_moment(
-        local_to_utc(moment, zone if offset is None else offset), item, written=text
-    )
+    return item.require_date(local_to_utc(moment, zone if offset is None else offset), text)
 
 
 def parse_local_moment(text: str, zone: tzinfo) -> str | None:

@@ -28,7 +28,8 @@ from importers.core.results import (
     Issue,
     ReceiptCode,
     UnreadableError,
-    issues_only,
+    issue_item,
+    issue_only,
 )
 
 MAX_COMPRESSION_RATIO = 200
@@ -332,13 +333,12 @@ def iter_items(
                 is_empty = False
                 yield item
         except UnreadableError as error:
-            yield ExportItem(file.name, "", 0, issues_only([error.issue]))
+            yield ExportItem(file.name, "", 0, issue_only(*error.issue))
         except Exception as error:  # noqa: BLE001 - a parser bug in one file must not stop the others
-            issue = Issue(ReceiptCode.UNREADABLE, type(error).__name__)
-            yield ExportItem(file.name, "", 0, issues_only([issue]))
+            yield issue_item(file.name, "", ReceiptCode.UNREADABLE, type(error).__name__)
         else:
             if is_empty:
-                yield ExportItem(file.name, "", 0, issues_only([Issue(ReceiptCode.EMPTY)]))
+                yield issue_item(file.name, "", ReceiptCode.EMPTY)
 
 
 def _open_folder(root: Path) -> Export:

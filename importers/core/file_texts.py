@@ -23,8 +23,9 @@ from striprtf.striprtf import rtf_to_text
 from tnefparse import TNEF
 
 from evidence import limits
-from importers.core.results import Issue, ParsedFile, ParsedItem, ReceiptCode
-from importers.core.text import decode, html_to_text, normalize_whitespace, text_prefix, truncate
+from importers.core.export_files import ExportFile
+from importers.core.results import Issue, ParsedFile, ParsedItem, ReceiptCode, UnreadableError
+from importers.core.text import decode, html_to_text, normalize_whitespace, text_prefix
 from importers.core.text_recognition import (
     PICTURE_TYPES,
     recognize_attached_picture,
@@ -565,6 +566,19 @@ def detect_media_type(name: str | None, declared: str | None = None) -> str:
     return guess or DEFAULT_MEDIA_TYPE
 
 
+def read_attached(file: ExportFile | None, item: ParsedItem, *, name: str) -> bytes | None:
+    """Return the content of a file of the export; a missing or too large one is an issue."""
+    code = ReceiptCode.FILE_MISSING
+    try:
+        if file is not None:
+            return file.read(max_bytes=limits.BLOB_MAX_BYTES)
+    except UnreadableError as error:
+        if error.issue.code is ReceiptCode.TOO_LARGE:
+            code = ReceiptCode.FILE_TOO_LARGE
+    item.add_issue(code, detail=name)
+    return None
+
+
 def add_attachment(
     item: ParsedItem,
     content: bytes,
@@ -640,10 +654,7 @@ def _extract_text(
         text = decode(text_prefix(content), charset)
     else:
         return None, None
-    text, is_truncated = truncate(text or "")
-    if is_truncated:
-        item.add_issue(ReceiptCode.TEXT_CUT)
-    return text or None, pages
+    return item.cut_text(text or "") or None, pages
 
 
 def _pdf_text(content: bytes, item: ParsedItem) -> tuple[str | None, int | None]:

@@ -5,16 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import orjson
 
 from evidence.errors import InvalidRequest
-from importers.core.export_files import ExportFile
+from importers.core.export_files import ExportFile, iter_items
 from importers.core.results import ExportItems
 from importers.core.text import to_utf8
 
+T = TypeVar("T")
 UTC_ZONE = ZoneInfo("UTC")
 YEARS_BACK = 10
 YEARS_AHEAD = 2
@@ -144,21 +145,13 @@ class Importer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstalledImporter:
-    """What the server knows about an importer without importing its code.
+class Installed:
+    """What the server knows about an importer or a live source without importing its code.
 
-    - ``name`` is the value of ``--as``, and ``label`` the default name of its connection.
-    - ``object_path`` is the ``Importer``, such as ``pdpp_mood.importer:MOOD``, and ``folder`` the
-      folder of its top-level package.
-    - ``level`` is one of LEVELS, and ``proof`` says in words on what the importer rests.
-    - ``remembers_by_layout``: ``prepare`` alone decides which answers are remembered, and for which
-      files.
-    - ``series_stream``: importers get the first keys of each series of this stream.
-    - ``stored_fields``: importers get these fields of all records by stream.
-    - ``twin_prefix``: importers get a digest of the ``twin_fields`` of each record of a stream whose
-      key begins with it. The declaration says by which fields records are the same.
-    - ``has_local_times``: some times of this format have no zone.
-    - ``has_recurring_events``: its recurring events are expanded within the years of the options.
+    ``label`` is the default name of its connection. ``object_path`` is the ``Importer`` or ``Source``,
+    such as ``pdpp_mood.importer:MOOD``, and ``folder`` the folder of its top-level package. It gets
+    the first keys of each series of ``series_stream``. Records whose keys begin with ``twin_prefix``
+    are those of another format.
     """
 
     name: str
@@ -168,12 +161,33 @@ class InstalledImporter:
     folder: Path
     declaration: bytes
     connector_key: str
+    series_stream: str = ""
+    twin_prefix: str = ""
+
+    @property
+    def package(self) -> str:
+        """The top-level package."""
+        return self.object_path.partition(":")[0].partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledImporter(Installed):
+    """An importer; ``name`` is the value of ``--as``.
+
+    - ``level`` is one of LEVELS, and ``proof`` says in words on what the importer rests.
+    - ``remembers_by_layout``: ``prepare`` alone decides which answers are remembered, and for which
+      files.
+    - ``stored_fields``: importers get these fields of all records by stream.
+    - ``twin_fields``: importers get a digest of these fields of each record of a stream whose key
+      begins with ``twin_prefix``. The declaration says by which fields records are the same.
+    - ``has_local_times``: some times of this format have no zone.
+    - ``has_recurring_events``: its recurring events are expanded within the years of the options.
+    """
+
     level: str = ""
     proof: str = ""
     remembers_by_layout: bool = False
-    series_stream: str = ""
     stored_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    twin_prefix: str = ""
     twin_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     has_local_times: bool = False
     has_recurring_events: bool = False
@@ -188,25 +202,48 @@ class InstalledImporter:
             return {}
         return {stream: field for stream, field in named.items() if field}
 
-    @property
-    def package(self) -> str:
-        """The top-level package."""
-        return self.object_path.partition(":")[0].partition(".")[0]
+
+def detect_or_answer(
+    name: str, detect: Callable[..., T], options: Options, layout: str, used: dict[str, Any]
+) -> T:
+    """Return what an export shows, or else what the owner answered, which is added to ``used``.
+
+    ``detect`` gets the answer as ``chosen``, which may be remembered for the ``layout``. Raises
+    ``ChoiceNeeded``.
+    """
+    try:
+        return detect(chosen=None)
+    except ChoiceNeeded:
+        remembered = options.remembered.get(layout) or {}
+        answer = getattr(options, name) or remembered.get(name)
+        result = detect(chosen=answer)
+        used[name] = answer
+        return result
+
+
+def claim_each(is_known: Callable[[ExportFile], object]) -> Claim:
+    """Return a function that claims the files for which ``is_known`` is true."""
+    return lambda files: [file for file in files if is_known(file)]
 
 
 def claim_by_suffix(*suffixes: str) -> Claim:
     """Return a function that claims the files with these suffixes."""
-    return lambda files: [file for file in files if file.suffix in suffixes]
+    return claim_each(lambda file: file.suffix in suffixes)
 
 
 def claim_by_start(start: bytes, *suffixes: str) -> Claim:
     """Return a function that also claims files whose text begins with ``start`` in upper case."""
-    return lambda files: [
-        file
-        for file in files
-        if file.suffix in suffixes
-        or to_utf8(file.head[:200]).lstrip()[: len(start)].upper() == start
-    ]
+    return claim_each(
+        lambda file: (
+            file.suffix in suffixes
+            or to_utf8(file.head[:200]).lstrip()[: len(start)].upper() == start
+        )
+    )
+
+
+def read_each(read: Callable[[ExportFile], ExportItems]) -> Reader:
+    """Return a function that reads one file after another, see ``iter_items``."""
+    return lambda files, _options: iter_items(files, read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Stream what is in JSON, CSV, XML, iCalendar, vCard and SQLite files, in bounded memory.
+"""Stream what is in JSON, CSV, XML, iCalendar, vCard and SQLite files, and know its keys, in bounded memory.
 
 JSON has any shape and size: values of the wrong type are treated as missing. A database is read from a
 private copy that includes its write-ahead log.
@@ -13,8 +13,11 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from errno import EIO
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
+from threading import Lock
 from typing import IO, Any, NamedTuple, TypeVar, cast
 from xml.parsers import expat
 
@@ -46,9 +49,7 @@ def json_objects(node: Json, name: str) -> list[Json]:
 def json_line(node: Json, *names: str) -> str | None:
     """Return the first of these members that is a text with visible characters, as one line."""
     for name in names:
-        if isinstance(value := node.get(name), str) and (
-            line := one_line(replace_unstorable(value))
-        ):
+        if isinstance(value := node.get(name), str) and (line := one_line(value)):
             return line
     return None
 
@@ -608,3 +609,66 @@ class Database:
         known = self.columns(table)
         columns = ", ".join(f"t.{name}" if name in known else f"NULL AS {name}" for name in names)
         yield from self.select(f"SELECT {columns} {rest}")
+
+
+KEYS_CACHE_KIB = 32 * 1024
+
+
+class KeySet:
+    """Which of very many keys occurred, in a database on disk with a small cache. Thread-safe.
+
+    It has 64-bit hashes. Among ten million keys, the probability of any collision is one in 400,000;
+    in a collision the second record would count as a duplicate. A ``path`` keeps the keys for a run
+    that resumes. Methods raise ``OSError`` where the disk fails.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = Lock()
+        self._database = sqlite3.connect(path or "", isolation_level=None, check_same_thread=False)
+        for statement in (
+            f"PRAGMA cache_size = -{KEYS_CACHE_KIB}",
+            "PRAGMA synchronous = OFF",
+            "CREATE TABLE IF NOT EXISTS keys (hash INTEGER PRIMARY KEY, item INTEGER)",
+            "BEGIN",
+        ):
+            self._database.execute(statement)
+
+    @classmethod
+    def load(cls, path: Path, *, items: int) -> "KeySet | None":
+        """Return the keys of the first ``items``, or None if the file lacks some."""
+        try:
+            seen = cls(path)
+            (complete,) = seen._database.execute("PRAGMA user_version").fetchone()
+            seen._database.execute("DELETE FROM keys WHERE item >= ?", [items])
+        except sqlite3.Error:
+            return None
+        return seen if complete >= items else None
+
+    @staticmethod
+    def remove(path: Path) -> None:
+        for each in (path, path.with_name(f"{path.name}-journal")):
+            each.unlink(missing_ok=True)
+
+    def add(self, key: str, *, item: int = 0) -> bool:
+        """Add a key of an item, and return whether it is new."""
+        digest = blake2b(key.encode("utf-8", "replace"), digest_size=8).digest()
+        hashed = int.from_bytes(digest, "big", signed=True)
+        return self._execute("INSERT OR IGNORE INTO keys VALUES (?, ?)", hashed, item).rowcount == 1
+
+    def save(self, *, items: int) -> None:
+        """Write the keys to the file, which then has all keys of the first ``items``."""
+        for statement in (f"PRAGMA user_version = {items}", "COMMIT", "BEGIN"):
+            self._execute(statement)
+
+    def _execute(self, statement: str, *parameters: int) -> sqlite3.Cursor:
+        try:
+            with self._lock:
+                return self._database.execute(statement, parameters)
+        except sqlite3.Error as error:
+            raise OSError(EIO, str(error)) from None
+
+    def close(self) -> None:
+        """Close the database; keys since the last ``save`` are forgotten."""
+        self._database.close()

@@ -5,11 +5,15 @@ run therefore skips finished items quickly, and an error in one item affects tha
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from importers.core.text import truncate
+
+T = TypeVar("T")
 
 RECORD_MAX_BYTES = 16 * 1024 * 1024
 ITEM_MAX_BYTES = 64 * 1024 * 1024
@@ -120,8 +124,7 @@ class ParsedFile:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(NamedTuple):
     """A problem of an item. ``detail`` may quote a few characters of it, such as a bad date."""
 
     code: ReceiptCode
@@ -147,6 +150,19 @@ class ParsedItem:
     def add_issue(self, code: ReceiptCode, *, detail: str = "") -> None:
         self.issues.append(Issue(code, detail))
 
+    def require_date(self, date: T | None, written: object) -> T | None:
+        """Return a date or moment; a missing one is an issue that quotes what was written."""
+        if date is None:
+            self.add_issue(ReceiptCode.BAD_DATE, detail=str(written)[:40])
+        return date
+
+    def cut_text(self, text: str) -> str:
+        """Return a text as it can be stored; one that is too long is cut, which is an issue."""
+        text, is_cut = truncate(text)
+        if is_cut:
+            self.add_issue(ReceiptCode.TEXT_CUT)
+        return text
+
 
 @dataclass(frozen=True, slots=True)
 class ExportItem:
@@ -169,9 +185,22 @@ class UnreadableError(Exception):
         self.issue = Issue(code, detail)
 
 
-def issues_only(issues: Sequence[Issue]) -> Callable[[], ParsedItem]:
+def issue_only(code: ReceiptCode, detail: str = "") -> Callable[[], ParsedItem]:
     """Return a parser for an item that has no records."""
-    return lambda: ParsedItem(issues=list(issues))
+    return lambda: ParsedItem(issues=[Issue(code, detail)])
+
+
+def issue_item(
+    file: str, location: str, code: ReceiptCode, detail: str = "", *, size: int = 0
+) -> ExportItem:
+    """Return an item that has no records."""
+    return ExportItem(file, location, size, issue_only(code, detail))
+
+
+def record_key(prefix: str, *parts: object, length: int = 28) -> str:
+    """Return a key for a record without an id, made of what is the same in every export."""
+    identity = "\0".join(map(str, parts)).encode("utf-8", "replace")
+    return f"{prefix}{sha256(identity).hexdigest()[:length]}"
 
 
 ExportItems = Iterator[ExportItem]

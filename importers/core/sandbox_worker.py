@@ -38,7 +38,7 @@ from importers.core.results import (
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
-    issues_only,
+    issue_only,
 )
 from importers.core.text import to_storable_json
 from importers.core.text_recognition import SCAN_SUFFIXES
@@ -212,7 +212,7 @@ class Worker:
         except Exception as error:
             logger.exception("an importer failed")
             issue = Issue(ReceiptCode.UNREADABLE, type(error).__name__)
-            item = ExportItem("", "", 0, issues_only([issue]))
+            item = ExportItem("", "", 0, issue_only(*issue))
             batch.add(item, item.parse())
         batch.flush()
         write_message(responses, {"done": True})

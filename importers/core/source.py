@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Protocol
 
+from importers.core.importer import Installed
 from importers.core.results import ExportItem
 
 
@@ -195,43 +195,28 @@ class SourceField:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstalledSource:
-    """What the server knows about a source without importing its code.
+class InstalledSource(Installed):
+    """A live source.
 
     ``volatile``, ``container_field``, ``dependents`` and ``twin_prefix`` are as in ``SyncRules``.
     ``hosts`` are pairs of the settings that name a host and its port: the source can connect to nothing else.
     ``has_deletions``: it notices what the account deletes, so that the owner can choose mirroring.
-    ``series_stream`` is the stream of ``SourceRun.series_keys``. ``discovery`` is the service,
-    ``caldav`` or ``carddav``, that finds an empty address. ``companion`` is the source that reads
-    what else the same account has.
+    ``discovery`` is the service, ``caldav`` or ``carddav``, that finds an empty address. ``companion``
+    is the source that reads what else the same account has.
     ``signs_in``: instead of secrets, it may get an access token (OAuth).
     """
 
-    name: str
-    title: str
-    label: str
-    object_path: str
-    folder: Path
-    declaration: bytes
-    connector_key: str
     fields: tuple[SourceField, ...]
     hosts: tuple[tuple[str, str], ...]
     container_title: str = ""
     container_field: str = ""
     volatile: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dependents: tuple[str, ...] = ()
-    twin_prefix: str = ""
     interval: timedelta = timedelta(minutes=5)
     has_deletions: bool = True
-    series_stream: str = ""
     signs_in: bool = False
     discovery: str = ""
     companion: str = ""
-
-    @property
-    def package(self) -> str:
-        """The top-level package."""
-        return self.object_path.partition(":")[0].partition(".")[0]
 
     def host_addresses(self, settings: Mapping[str, Any]) -> set[tuple[str, int]]:
         """Return the hosts and ports that the owner entered or confirmed."""

@@ -19,7 +19,7 @@ from importers.core.sandbox_process import (
     start_process,
     warn_of_missing,
 )
-from importers.core.source import Container, InstalledSource, ProblemCode, SourceError
+from importers.core.source import Change, Container, InstalledSource, ProblemCode, SourceError
 from importers.core.source_http import tls_context
 from importers.core.text import replace_unstorable
 
@@ -57,7 +57,7 @@ class Step:
 
     items: list[ReceivedItem]
     seen: list[tuple[str, str, str]]
-    changes: list[tuple[str, str, str, dict[str, Any]]]
+    changes: list[Change]
     gone: list[tuple[str, str, bool]]
     state: dict[str, Any]
     done: int
@@ -167,8 +167,8 @@ class SourceSession:
             items,
             [(_name(a), _name(b), _name(c)) for a, b, c in message["seen"]],
             [
-                (_name(a), _name(b), _name(c), dict(fields))
-                for a, b, c, fields in message["changes"]
+                Change(_name(container), _name(ref), _name(mark), dict(fields))
+                for container, ref, mark, fields in message["changes"]
             ],
             [
                 (_name(container), _name(ref), bool(keeps))

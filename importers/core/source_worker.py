@@ -26,7 +26,7 @@ import evidence
 import importers
 from importers.core import isolation
 from importers.core.messages import read_message, write_message
-from importers.core.results import ExportItem, Issue, ReceiptCode, issues_only
+from importers.core.results import ExportItem, Issue, ReceiptCode, issue_only
 from importers.core.sandbox_worker import encode_item, load_package, parse_item
 from importers.core.source import (
     Change,
@@ -195,7 +195,7 @@ class _Step:
 
 def _skipped(content: ExportItem) -> ExportItem:
     issue = Issue(ReceiptCode.UNREADABLE, "it stopped the source")
-    return replace(content, parse=issues_only([issue]))
+    return replace(content, parse=issue_only(*issue))
 
 
 def _load(object_path: str) -> Source:

@@ -191,8 +191,8 @@ def to_storable_json(value: Any) -> Any:
 
 
 def truncate(text: str) -> tuple[str, bool]:
-    """Return at most TEXT_MAX_CHARS of the text, and whether the text was longer."""
-    return text[:TEXT_MAX_CHARS], len(text) > TEXT_MAX_CHARS
+    """Return at most TEXT_MAX_CHARS of the text as it can be stored, and whether it was longer."""
+    return replace_unstorable(text[:TEXT_MAX_CHARS]), len(text) > TEXT_MAX_CHARS
 
 
 def html_to_text(source: str) -> str:
@@ -240,8 +240,8 @@ def normalize_whitespace(text: str) -> str:
 
 
 def one_line(text: str, *, max_chars: int = 1_000) -> str:
-    """Collapse all whitespace to single spaces, for names and titles."""
-    return " ".join(text[: max_chars * 4].split())[:max_chars]
+    """Collapse all whitespace to single spaces, for names and titles that can be stored."""
+    return " ".join(replace_unstorable(text[: max_chars * 4]).split())[:max_chars]
 
 
 def _codec(declared: str | None) -> str | None:

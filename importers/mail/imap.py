@@ -16,7 +16,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any
 
-from importers.core.results import ExportItem, Issue, ReceiptCode, issues_only
+from importers.core.results import ExportItem, ReceiptCode, issue_only
 from importers.core.source import (
     Change,
     Checkpoint,
@@ -290,9 +290,9 @@ _MESSAGE_ID = re.compile(rb"^message-id:(.*(?:\r?\n[ \t].*)*)", re.IGNORECASE | 
 
 def _item(folder: Folder, message: FetchedMessage) -> ExportItem:
     if message.size > MESSAGE_MAX_BYTES:
-        parse = issues_only([Issue(ReceiptCode.TOO_LARGE, f"{message.size:,} bytes")])
+        parse = issue_only(ReceiptCode.TOO_LARGE, f"{message.size:,} bytes")
     elif not message.raw.strip():
-        parse = issues_only([Issue(ReceiptCode.EMPTY)])
+        parse = issue_only(ReceiptCode.EMPTY)
     else:
         parse = partial(
             parse_message, message.raw, MailboxMetadata(folder.title, _letters(message))

@@ -22,6 +22,7 @@ from importers.core.importer import (
     Options,
     Reader,
     claim_by_suffix,
+    claim_each,
 )
 from importers.core.results import (
     ExportItem,
@@ -30,7 +31,7 @@ from importers.core.results import (
     ParsedItem,
     ReceiptCode,
     UnreadableError,
-    issues_only,
+    issue_only,
 )
 from importers.core.text import detect_language
 from importers.mail.records import MailboxMetadata, message_text, parse_message
@@ -229,24 +230,16 @@ _HEADER_START = re.compile(
 )
 
 
-def _claim_mboxes(files: ExportFiles) -> list[ExportFile]:
-    """Claim files that begin with a separator, and .mbox files with one in their head."""
-    return [
-        file
-        for file in files
-        if _MBOX_START.match(file.head)
-        or (file.suffix in (".mbox", ".mbx") and b"From " in file.head)
-    ]
+def _is_mbox(file: ExportFile) -> bool:
+    """Return whether a file begins with a separator, or a .mbox file has one in its head."""
+    has_suffix = file.suffix in (".mbox", ".mbx")
+    return bool(_MBOX_START.match(file.head)) or (has_suffix and b"From " in file.head)
 
 
-def _claim_maildirs(files: ExportFiles) -> list[ExportFile]:
-    """Claim messages in folders named ``cur`` and ``new``, or named as in these."""
-    return [
-        file
-        for file in files
-        if (file.path.parent.name in MAILDIR_PARTS or MAILDIR_NAME.match(file.path.name))
-        and _HEADER_START.match(file.head)
-    ]
+def _is_maildir_message(file: ExportFile) -> bool:
+    """Return whether a file is in a folder ``cur`` or ``new``, or named as in these, and is mail."""
+    is_named = file.path.parent.name in MAILDIR_PARTS or MAILDIR_NAME.match(file.path.name)
+    return bool(is_named and _HEADER_START.match(file.head))
 
 
 def _read_mboxes(files: ExportFiles, options: Options) -> ExportItems:
@@ -260,9 +253,9 @@ def _read_mbox(file: ExportFile, *, is_folder: bool) -> ExportItems:
     with file.open() as stream:
         for number, message in enumerate(iter_mbox(stream), 1):
             if message.raw is None:
-                parse = issues_only([Issue(ReceiptCode.TOO_LARGE, f"{message.size:,} bytes")])
+                parse = issue_only(ReceiptCode.TOO_LARGE, f"{message.size:,} bytes")
             elif not message.raw.strip():
-                parse = issues_only([Issue(ReceiptCode.EMPTY)])
+                parse = issue_only(ReceiptCode.EMPTY)
             else:
                 has_labels = is_takeout and _TAKEOUT_SEPARATOR.match(message.separator)
                 metadata = MailboxMetadata(folder, date=message.date, is_takeout=bool(has_labels))
@@ -338,12 +331,12 @@ def _maildir_folder(file: ExportFile) -> str:
 
 
 MBOX = Importer(
-    claim=_claim_mboxes,
+    claim=claim_each(_is_mbox),
     read=leave_out_twins(_read_mboxes),
     sample=_sample_mboxes,
 )
 MAILDIR = Importer(
-    claim=_claim_maildirs,
+    claim=claim_each(_is_maildir_message),
     read=leave_out_twins(_read_files),
     sample=_sample_files,
 )

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 from evidence.declarations.roles import is_outgoing
 from importers.core import file_texts
 from importers.core.file_texts import add_attachment, detect_media_type
-from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode
+from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, record_key
 from importers.core.text import (
     decode,
     html_to_text,
     one_line,
-    replace_unstorable,
     text_prefix,
     truncate,
 )
@@ -46,7 +45,7 @@ def parse_tnef(content: bytes) -> TnefContent | None:
         return None
     header, [*contents, text] = result
     body = decode(text_prefix(text))
-    names = (one_line(replace_unstorable(name), max_chars=255) for name in header["names"])
+    names = (one_line(name, max_chars=255) for name in header["names"])
     files = list(zip(names, contents, strict=True))
     if header["body"] == "html":
         return TnefContent(files, html_to_text(body), body)
@@ -108,9 +107,7 @@ def add_message(
 ) -> None:
     """Add the records of a message and its attachments. ``size`` is that of the original."""
     sent_at = _sent_at(headers, metadata, item)
-    text, is_text_truncated = truncate(replace_unstorable(body.text))
-    if is_text_truncated:
-        item.add_issue(ReceiptCode.TEXT_CUT)
+    text = item.cut_text(body.text)
     if body.is_truncated:
         item.add_issue(ReceiptCode.NESTED_TOO_DEEPLY)
     attached = list(_attachments(body, key=key, sent_at=sent_at, item=item))
@@ -167,7 +164,7 @@ def _ids(headers: HeaderFields, key: str, text: str) -> dict[str, Any]:
         "internet_message_id": own,
         "content_digest": None if own else _content_digest(headers, text),
         "in_reply_to": parent,
-        "thread_id": f"t_{sha256(root.encode('utf-8', 'replace')).hexdigest()[:24]}",
+        "thread_id": record_key("t_", root, length=24),
     }
 
 
@@ -188,7 +185,7 @@ def _content_digest(headers: HeaderFields, text: str) -> str | None:
 def _first_id(value: str) -> str | None:
     start, end = value.find("<"), value.find(">")
     first = value[start + 1 : end] if 0 <= start < end else value
-    return one_line(replace_unstorable(first), max_chars=250) or None
+    return one_line(first, max_chars=250) or None
 
 
 def _folder_fields(headers: HeaderFields, metadata: MailboxMetadata) -> dict[str, Any]:
@@ -283,7 +280,7 @@ def _unpack(part: MimePart) -> Iterator[tuple[str | None, bytes, str, str | None
     if is_tnef(part.media_type, name):
         tnef = parse_tnef(content)
         if tnef is not None:
-            part.outlook_text = truncate(replace_unstorable(tnef.body))[0]
+            part.outlook_text = truncate(tnef.body)[0]
             part.outlook_html = tnef.html
             for tnef_name, tnef_content in tnef.files:
                 yield tnef_name or None, tnef_content, detect_media_type(tnef_name), None
@@ -297,4 +294,4 @@ def message_text(content: bytes) -> str:
     """Return the searchable text of a message."""
     root = parse_mime(content)
     texts = (root.headers.text("subject"), root.headers.text("from"), select_body(root).text)
-    return truncate(replace_unstorable("\n\n".join(filter(None, texts))))[0]
+    return truncate("\n\n".join(filter(None, texts)))[0]

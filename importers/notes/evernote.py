@@ -10,9 +10,9 @@ from typing import IO
 from xml.parsers import expat
 
 from evidence import limits
-from importers.core.dates import require_moment, to_utc
+from importers.core.dates import to_utc
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.importer import ExportFiles, Importer, Options, claim_each
 from importers.core.readers import ELEMENT_MAX_DEPTH, iter_collected
 from importers.core.results import (
     ContentKeys,
@@ -159,10 +159,6 @@ _ENCRYPTED = re.compile(r"<en-crypt\b[^<>]*>[^<]*</en-crypt>", re.I)
 _PROLOG = re.compile(r"\s*(?:<\?xml[^<>]*\?>\s*)?(?:<!DOCTYPE[^<>]*>)?", re.I)
 
 
-def _claim(files: ExportFiles) -> list[ExportFile]:
-    return [file for file in files if b"<en-export" in file.head]
-
-
 def _read(files: ExportFiles, options: Options) -> ExportItems:
     return iter_items(files, partial(_read_file, keys=ContentKeys("n_")))
 
@@ -191,7 +187,7 @@ def _parse(written: EnexNote, key: str, notebook: str) -> ParsedItem:
         title=title,
         text=_text(written, item),
         service="evernote",
-        modified_at=require_moment(updated_at, item, written=created or "no date"),
+        modified_at=item.require_date(updated_at, created or "no date"),
         details={
             "created_at": created_at,
             "tags": records.clean_tags(written.tags),
@@ -242,4 +238,4 @@ def _add_resource(
         records.add_file(item, note, content, name=name, media_type=media_type)
 
 
-EVERNOTE = Importer(claim=_claim, read=_read)
+EVERNOTE = Importer(claim=claim_each(lambda file: b"<en-export" in file.head), read=_read)

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from importers.core.dates import local_to_utc
 from importers.core.results import ParsedItem, ReceiptCode
-from importers.core.text import one_line, replace_unstorable
+from importers.core.text import one_line
 from importers.notes import records
 
 FRONT_MATTER_MAX_CHARS = 64 * 1024
@@ -50,7 +50,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any] | None, str]:
 def property_lines(properties: dict[str, Any]) -> list[str]:
     """Return a line such as ``status: done`` for each property."""
     lines = (f"{name}: {', '.join(_texts(value))}" for name, value in properties.items())
-    return [one_line(replace_unstorable(line)) for line in lines][:MAX_PROPERTIES]
+    return [one_line(line) for line in lines][:MAX_PROPERTIES]
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
@@ -69,7 +69,7 @@ def find_property(properties: dict[str, Any], *names: str) -> str | None:
     by_name = {name.lower().strip(): value for name, value in properties.items()}
     values = (by_name.get(name) for name in names)
     found = (value for value in values if isinstance(value, str) and value.strip())
-    return next((one_line(replace_unstorable(value)) for value in found), None)
+    return next((one_line(value) for value in found), None)
 
 
 def listed_tags(properties: dict[str, Any]) -> list[str]:

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from evidence import limits
 from importers.core.export_files import ExportFile
-from importers.core.file_texts import add_attachment, detect_media_type
-from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, UnreadableError
-from importers.core.text import one_line, replace_unstorable, truncate
+from importers.core.file_texts import add_attachment, detect_media_type, read_attached
+from importers.core.results import (
+    ParsedItem,
+    ParsedRecord,
+    record_key,
+)
+from importers.core.text import one_line
 
 MAX_TAGS = 200
 TAG_MAX_CHARS = 200
@@ -29,15 +33,12 @@ class Note:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def note_key(service: str, *parts: object) -> str:
-    identity = "\0".join(map(str, (service, *parts)))
-    return f"n_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:28]}"
+note_key = partial(record_key, "n_")
+"""Return the key of a note of a service, by what it is."""
 
 
 def add_note(item: ParsedItem, note: Note) -> None:
-    text, is_cut = truncate(replace_unstorable(note.text))
-    if is_cut:
-        item.add_issue(ReceiptCode.TEXT_CUT)
+    text = item.cut_text(note.text)
     item.records.append(
         ParsedRecord(
             "documents",
@@ -45,7 +46,7 @@ def add_note(item: ParsedItem, note: Note) -> None:
                 "id": note.key,
                 "path": note.path,
                 "folder": note.path.rpartition("/")[0] or None,
-                "title": one_line(replace_unstorable(note.title)) or None,
+                "title": one_line(note.title) or None,
                 "media_type": note.media_type,
                 "modified_at": note.modified_at,
                 "text": text.strip() or None,
@@ -63,7 +64,7 @@ def details(**values: Any) -> dict[str, Any]:
 def clean_tags(values: Iterable[object]) -> list[str]:
     """Return different tags without the sign # before them."""
     tags = (
-        one_line(replace_unstorable(str(value)), max_chars=TAG_MAX_CHARS).lstrip("#").strip()
+        one_line(str(value), max_chars=TAG_MAX_CHARS).lstrip("#").strip()
         for value in values
         if isinstance(value, str | int | float) and not isinstance(value, bool)
     )
@@ -74,7 +75,7 @@ def add_file(
     item: ParsedItem, note: Note, content: bytes, *, name: str, media_type: str | None = None
 ) -> None:
     """Add a file of a note, as a document of its own that names the note."""
-    shown = one_line(replace_unstorable(name.rpartition("/")[2]), max_chars=255)
+    shown = one_line(name.rpartition("/")[2], max_chars=255)
     digest = sha256(content).hexdigest()
     key = note_key("file", note.key, shown, digest)
     if any(record.data["id"] == key for record in item.records):
@@ -113,18 +114,6 @@ def add_export_file(
     media_type: str | None = None,
 ) -> None:
     """Add a file of the export; a missing or too large one has a receipt."""
-    content, issue = _read_file(file)
-    if issue is not None:
-        item.add_issue(issue, detail=name[:80])
-        return
-    add_file(item, note, content, name=name, media_type=media_type)
-
-
-def _read_file(file: ExportFile | None) -> tuple[bytes, ReceiptCode | None]:
-    try:
-        if file is not None:
-            return file.read(max_bytes=limits.BLOB_MAX_BYTES), None
-    except UnreadableError as error:
-        if error.issue.code is ReceiptCode.TOO_LARGE:
-            return b"", ReceiptCode.FILE_TOO_LARGE
-    return b"", ReceiptCode.FILE_MISSING
+    content = read_attached(file, item, name=name)
+    if content is not None:
+        add_file(item, note, content, name=name, media_type=media_type)

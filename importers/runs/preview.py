@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,12 @@ from importers.core.importer import (
     InstalledImporter,
     Options,
 )
-from importers.core.key_set import KeySet
+from importers.core.readers import KeySet
 from importers.core.results import RECEIPT_TEXTS, Issue, ReceiptCode
 from importers.core.sandbox import ClaimedFiles, Claims
 from importers.core.sandbox_process import SandboxError, Session, parse_issue
 from importers.models import ImportReceipt, ImportRun
-from importers.registry import OWN_PACKAGE, installed_importers, iter_packages
+from importers.registry import OWN_PACKAGE, installed_importers
 from importers.runs.import_totals import ImportTotals, total_lines
 from importers.runs.record_feed import AttachmentSpool, RecordFeed, pending_receipts
 from importers.runs.store import (
@@ -87,8 +89,9 @@ def preview_export(
     only = _find_importer(request.kind)
     options = replace(request.options, horizon_year=now.year + YEARS_AHEAD)
     survey = _Survey(path, request, options, owner_id, with_samples)
-    for package in iter_packages(installed_importers() if only is None else (only,)):
-        survey.ask(package)
+    importers = installed_importers() if only is None else (only,)
+    for _, of_package in groupby(importers, attrgetter("package")):
+        survey.ask(tuple(of_package))
     return survey.preview()
 
 

@@ -7,7 +7,6 @@ One thread reads the lines of a feed and prepares batches; another one writes th
 import tempfile
 import threading
 import time
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -22,7 +21,7 @@ from evidence import limits
 from evidence.errors import InvalidRequest
 from evidence.write.blobs import CHUNK_BYTES, SmallFile, put_blob, put_small_files, stored_blobs
 from evidence.write.ndjson import NdjsonLine
-from importers.core.key_set import KeySet, key_hash
+from importers.core.readers import KeySet
 from importers.core.results import Issue, ReceiptCode, StaleRecords, without_repeated
 from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader
 from importers.core.sandbox_process import SandboxError
@@ -167,7 +166,6 @@ class ItemProgress:
     issues: list[Issue] = field(default_factory=list)
     duplicates: int = 0
     summaries: list[RecordSummary] = field(default_factory=list)
-    keys: "array[int]" = field(default_factory=lambda: array("Q"))
 
 
 class RecordFeed:
@@ -241,11 +239,9 @@ class RecordFeed:
             return
         for record, content in zip(item.records, contents, strict=True):
             stream, key = record.stream, record.key
-            hashed = key_hash(stream, key)
-            if not self._seen.add(hashed):
+            if not self._seen.add(f"{stream}\0{key}", item=item.number):
                 progress.duplicates += 1
                 continue
-            progress.keys.append(hashed)
             self.line += 1
             progress.summaries.append(self._totals.summarize(stream, content, line=self.line))
             # Spool files before the line, because the other thread may store the line at once.

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from evidence.write.ingest import IngestResult, ingest_lines
 from evidence.write.receipts import Receipt
 from evidence.write.receipts import ReceiptCode as RejectionCode
 from importers.core import sandbox
-from importers.core.key_set import KeyLog, KeySet
+from importers.core.readers import KeySet
 from importers.core.results import Issue, ReceiptCode
 from importers.models import ImportRun
 from importers.runs import store
@@ -100,8 +101,8 @@ def import_steps(
             total=part.size,
             now=now,
         )
-        log = KeyLog(workspace / f"{run.run_id}.keys")
-        yield from _run(part, skipped, run, log, now, on_progress)
+        keys = workspace / f"{run.run_id}.keys"
+        yield from _run(part, skipped, run, keys, now, on_progress)
     return run
 
 
@@ -109,13 +110,13 @@ def _run(
     part: ExportPart,
     skipped: tuple[tuple[str, Issue], ...],
     run: ImportRun,
-    log: KeyLog,
+    keys: Path,
     now: datetime,
     on_progress: OnProgress | None,
 ) -> Iterator[object]:
     spool = AttachmentSpool()
     try:
-        yield from _PartImport(part, skipped, run, spool, log, now, on_progress).steps()
+        yield from _PartImport(part, skipped, run, spool, keys, now, on_progress).steps()
     except BaseException:
         run.status = ImportRun.Status.STOPPED
         with contextlib.suppress(DatabaseError):  # the database may be the cause
@@ -131,7 +132,7 @@ class _PartImport:
     skipped: tuple[tuple[str, Issue], ...]
     run: ImportRun
     spool: AttachmentSpool
-    log: KeyLog
+    keys: Path
     now: datetime
     on_progress: OnProgress | None
     counted: IngestResult = field(default_factory=IngestResult)
@@ -139,6 +140,7 @@ class _PartImport:
     new_lines: set[int] = field(default_factory=set)
     changed_lines: set[int] = field(default_factory=set)
     totals: ImportTotals = field(init=False)
+    seen: KeySet = field(init=False)
 
     def __post_init__(self) -> None:
         self.totals = ImportTotals.of(self.part.importer.declaration)
@@ -146,12 +148,13 @@ class _PartImport:
     def steps(self) -> Iterator[object]:
         feed = self._feed()
         self.totals.load(self.run.totals)
-        while feed.has_more:
-            self._import(feed)
-            yield self.run
+        with closing(self.seen):
+            while feed.has_more:
+                self._import(feed)
+                yield self.run
         self.run.status = ImportRun.Status.FINISHED
         store.save_progress(self.run, [], now=timezone.now())
-        self.log.remove()
+        KeySet.remove(self.keys)
 
     def _import(self, feed: RecordFeed) -> None:
         """Import until the export ends, the spool is full or others have their turn."""
@@ -172,10 +175,8 @@ class _PartImport:
 
     def _feed(self) -> RecordFeed:
         """Return a feed that starts at the first unfinished item."""
-        seen = self.log.load(items=self.run.items_done) if self.run.items_done else None
-        if seen is None:
-            self._restart()
-            seen = KeySet()
+        seen = KeySet.load(self.keys, items=self.run.items_done) if self.run.items_done else None
+        self.seen = seen or self._restart()
         return RecordFeed(
             sandbox.read(
                 self.part.importer,
@@ -184,15 +185,16 @@ class _PartImport:
                 skip=self.run.items_done,
             ),
             connection_id=self.run.connection_id,
-            seen=seen,
+            seen=self.seen,
             totals=self.totals,
             spool=self.spool,
         )
 
-    def _restart(self) -> None:
+    def _restart(self) -> KeySet:
         receipts = [PendingReceipt(-1, name, "", issue) for name, issue in self.skipped]
         store.restart(self.run, receipts, now=timezone.now())
-        self.log.start()
+        KeySet.remove(self.keys)
+        return KeySet(self.keys)
 
     def _add_rejected(self, feed: RecordFeed, receipt: Receipt) -> None:
         if receipt.code is RejectionCode.TIME_NOT_USED:
@@ -228,7 +230,7 @@ class _PartImport:
         self.run.totals = self.totals.to_json()
         for lines in (self.rejected_lines, self.new_lines, self.changed_lines):
             lines.difference_update([line for line in lines if line <= up_to])
-        self.log.append(((item.number, item.keys) for item in items), items=self.run.items_done)
+        self.seen.save(items=self.run.items_done)
         receipts = [receipt for item in items for receipt in pending_receipts(item)]
         store.save_progress(self.run, receipts, now=timezone.now())
         if self.on_progress is not None:

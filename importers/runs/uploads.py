@@ -21,6 +21,7 @@ from typing import IO
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import InvalidRequest
 from evidence.models.owners import across_owners
+from importers.core.readers import KeySet
 from importers.models import WaitingExport
 
 RETENTION_SECONDS = 7 * 24 * 3600
@@ -188,7 +189,7 @@ def delete_uploads(
         if upload is not None and _is_deletable(upload, run_ids, include_queued=include_queued):
             shutil.rmtree(folder, ignore_errors=True)
     for run_id in run_ids:
-        (workspace / f"{run_id}.keys").unlink(missing_ok=True)
+        KeySet.remove(workspace / f"{run_id}.keys")
 
 
 def _is_deletable(upload: Upload, run_ids: Collection[str], *, include_queued: bool) -> bool:

@@ -23,8 +23,8 @@ from importers.core.source import Container, FieldKind, InstalledSource, SourceF
 from importers.core.source_http import parse_url
 from importers.core.source_process import AccountAccess, open_source
 from importers.models import SourceAccount
+from importers.registry import find_source
 from importers.sources import account_store, oauth, outcome
-from importers.sources.registry import find_source
 
 LOOKUP_SECONDS = 5.0
 

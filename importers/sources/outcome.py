@@ -16,8 +16,8 @@ from evidence.write.ingest import IngestResult
 from importers.core.results import RECEIPT_TEXTS, ReceiptCode
 from importers.core.source import ProblemCode, SourceError
 from importers.models import SourceAccount
+from importers.registry import find_source
 from importers.sources import account_store
-from importers.sources.registry import find_source
 
 
 class ProblemText(NamedTuple):

@@ -26,15 +26,13 @@ from importers.core.results import ReceiptCode, without_repeated
 from importers.core.source import InstalledSource, ProblemCode, SourceError
 from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
 from importers.models import SourceAccount
+from importers.registry import find_source
 from importers.runs.import_totals import declares_files
 from importers.runs.record_feed import AttachmentSpool, store_files
 from importers.sources import account_store, oauth, outcome
 from importers.sources.account_store import AccountKey, DueAccount, due_accounts
 from importers.sources.outcome import RunReport, finish_run, next_day
-from importers.sources.registry import find_source
 from importers.sources.sync_batch import (
-    ItemChange,
-    OutdatedRecords,
     SeenItem,
     SyncBatch,
     SyncedRecord,
@@ -199,7 +197,7 @@ class _AccountRun:
         """Receive a step completely."""
         batch = pending.batch
         batch.state, batch.ends_pass = step.state, step.ends_pass
-        batch.changes += [ItemChange(*each) for each in step.changes]
+        batch.changes += step.changes
         batch.gone += step.gone
         self.report.done, self.report.total = step.done, step.total
         for item, (container, ref, mark) in zip(step.items, step.seen, strict=True):
@@ -222,9 +220,7 @@ class _AccountRun:
             if item.records:
                 stream = item.records[0].stream
                 key = rules.item_key(stream, item.records[0].key)
-            batch.outdated += [
-                OutdatedRecords(each.stream, each.key, each.keep, each.first) for each in item.stale
-            ]
+            batch.outdated += item.stale
             batch.seen.append(SeenItem(container, ref, mark, stream, key))
             pending.items += 1
         self._spool.release()

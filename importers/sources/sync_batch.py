@@ -29,6 +29,8 @@ from evidence.write.receipts import NOTICES, Receipt, ReceiptCode
 from evidence.write.rows import RecordId, ids_below
 from evidence.write.targets import load_one_target
 from evidence.write.writer import storage_errors
+from importers.core.results import StaleRecords
+from importers.core.source import Change
 from importers.models import ImportRun, SourceAccount, SyncedItem
 from importers.sources.account_store import SYNCED_STATUSES
 
@@ -53,26 +55,6 @@ class SyncedRecord:
     data: bytes
     replaces: Sequence[str] = ()
     unknown: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class OutdatedRecords:
-    """Records below a key that an item no longer has: all from ``first`` but those in ``keep``."""
-
-    stream: str
-    key: str
-    keep: Sequence[str]
-    first: str
-
-
-@dataclass(frozen=True, slots=True)
-class ItemChange:
-    """Fields of a known item's record that changed, and its new mark."""
-
-    container: str
-    ref: str
-    mark: str
-    fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +86,9 @@ class SyncBatch:
     """
 
     records: list[SyncedRecord] = field(default_factory=list)
-    outdated: list[OutdatedRecords] = field(default_factory=list)
+    outdated: list[StaleRecords] = field(default_factory=list)
     seen: list[SeenItem] = field(default_factory=list)
-    changes: list[ItemChange] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     gone: list[tuple[str, str, bool]] = field(default_factory=list)
     traffic: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -402,7 +384,7 @@ class _BatchWriter:
             self._add_line(record.key, content)
 
     def _add_changes(self) -> None:
-        by_container: dict[str, dict[str, ItemChange]] = defaultdict(dict)
+        by_container: dict[str, dict[str, Change]] = defaultdict(dict)
         for change in self.batch.changes:
             by_container[change.container][change.ref] = change
         for container, changes in by_container.items():

@@ -15,9 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import orjson
 
-from importers.core.dates import parse_written_moment, require_moment, to_utc
+from importers.core.dates import parse_written_moment, to_utc
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.importer import ExportFiles, Importer, Options, claim_each
 from importers.core.readers import (
     Json,
     Row,
@@ -37,14 +37,13 @@ from importers.core.results import (
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
+    record_key,
 )
 from importers.core.text import (
     decode,
     html_to_text,
     one_line,
-    replace_unstorable,
     strip_tags,
-    truncate,
 )
 
 _FIELDS = ("title", "by", "collection", "url", "at", "is_day_only", "duration_s", "profile", "device",
@@ -66,20 +65,16 @@ class Repeats:
         return self._number
 
 
-def key(service: str, *parts: object) -> str:
-    identity = "\0".join(map(str, (service, *parts)))
-    return f"a_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:28]}"
+key = partial(record_key, "a_")
+"""Return the key of an activity of a service, by what it is."""
 
 
 def add_activity(item: ParsedItem, *, key: str, service: str, kind: str, **fields: Any) -> None:
     """Add an activity; fields that are not given are null."""
     data = dict.fromkeys(_FIELDS) | {"is_day_only": False} | fields
     for name in _LINES:
-        data[name] = one_line(replace_unstorable(str(data[name]))) or None if data[name] else None
-    text, is_cut = truncate(replace_unstorable(str(data["text"] or "")).strip())
-    if is_cut:
-        item.add_issue(ReceiptCode.TEXT_CUT)
-    data["text"] = text or None
+        data[name] = one_line(str(data[name])) or None if data[name] else None
+    data["text"] = item.cut_text(str(data["text"] or "").strip()) or None
     item.records.append(
         ParsedRecord("activities", {"id": key, "service": service, "kind": kind, **data})
     )
@@ -91,7 +86,7 @@ def subscription(service: str, *, channel: str, name: str, url: str | None) -> P
         {
             "id": key(service, "subscription", channel),
             "service": service,
-            "name": one_line(replace_unstorable(name)) or None,
+            "name": one_line(name) or None,
             "url": url,
         },
     )
@@ -147,7 +142,7 @@ def _message(row: Row, noun: str, *, kind: str) -> ParsedItem:
         service=YOUTUBE,
         kind=kind,
         url=url or (f"https://www.youtube.com/post/{post}" if post else None),
-        at=require_moment(to_utc(written), item, written=written),
+        at=item.require_date(to_utc(written), written),
         in_reply_to=key("google", "message", parent) if parent else None,
         text=_comment_text(row.get(f"{noun} text", "")),
     )
@@ -384,10 +379,6 @@ def _is_json(file: ExportFile) -> bool:
     )
 
 
-def _claim(files: ExportFiles) -> list[ExportFile]:
-    return [file for file in files if _is_json(file) or is_page(file) or find_table(file)]
-
-
 def _read(files: ExportFiles, options: Options) -> ExportItems:
     yield from iter_items([file for file in files if file.suffix == ".csv"], _read_table)
     yield from iter_items([file for file in files if file.suffix == ".json"], _read_json)
@@ -413,7 +404,7 @@ def _parse(node: Json, *, number: int) -> ParsedItem:
     subtitles = json_objects(node, "subtitles")
     details = [name for each in json_objects(node, "details") if (name := json_line(each, "name"))]
     places = json_objects(node, "locationInfos")
-    moment = require_moment(to_utc(node.get("time")), item, written=node.get("time"))
+    moment = item.require_date(to_utc(node.get("time")), node.get("time"))
     add_entry(
         item,
         Entry(
@@ -445,4 +436,6 @@ def _texts(node: Json, subtitles: list[Json], details: list[str]) -> Iterator[st
         yield html_to_text(json_text(each, "html"))
 
 
-GOOGLE_ACTIVITY = Importer(claim=_claim, read=_read)
+GOOGLE_ACTIVITY = Importer(
+    claim=claim_each(lambda file: _is_json(file) or is_page(file) or find_table(file)), read=_read
+)

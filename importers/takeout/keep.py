@@ -5,9 +5,9 @@ from functools import partial
 
 import orjson
 
-from importers.core.dates import require_moment, unix_to_utc
+from importers.core.dates import unix_to_utc
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer
+from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.readers import (
     Json,
     head_has,
@@ -39,7 +39,7 @@ def _claim(files: ExportFiles) -> list[ExportFile]:
     return [file for file in files if _is_note(file) or file.path.parent in folders]
 
 
-def _read(files: ExportFiles) -> ExportItems:
+def _read(files: ExportFiles, _options: Options) -> ExportItems:
     media = {file.name: file for file in files if not _is_note(file)}
     notes = [file for file in files if file.suffix == ".json"]
     return iter_items(notes, partial(_read_file, media=media))
@@ -61,7 +61,7 @@ def _note(file: ExportFile, media: Media) -> ParsedItem:
         title=json_line(node, "title") or _first_line(node) or file.path.stem,
         text=_text(node),
         service="keep",
-        modified_at=require_moment(edited_at, item, written=node.get(_EDITED)),
+        modified_at=item.require_date(edited_at, node.get(_EDITED)),
         details={
             "created_at": created_at,
             "tags": records.clean_tags(label.get("name") for label in json_objects(node, "labels")),
@@ -128,7 +128,4 @@ def _add_attachment(
     )
 
 
-KEEP = Importer(
-    claim=_claim,
-    read=lambda files, _options: _read(files),
-)
+KEEP = Importer(claim=_claim, read=_read)

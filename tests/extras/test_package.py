@@ -12,7 +12,6 @@ from importers import registry
 from importers.core.importer import EXTRA_PACKAGE, ImportRequest
 from importers.registry import find_folder
 from importers.runs.preview import preview_export, preview_lines
-from importers.sources import registry as source_registry
 from tests.extras.test_browsers import BROWSERS, HOSTILE, write_history
 from tests.extras.test_fit import AT, FILE_ID, fit, session
 from tests.extras.year_of_habits import write_amazon, write_linkedin, write_netflix, write_spotify
@@ -78,7 +77,9 @@ def test_every_kind_is_read_damaged() -> None:
         for text in sources
         for name in re.findall(r'(?:importer|source)_name = "([a-z0-9-]+)"', text)
     }
-    found = [each.load_manifest(EXTRA_PACKAGE, FOLDER) for each in (registry, source_registry)]
+    found = [
+        load(EXTRA_PACKAGE, FOLDER) for load in (registry.load_importers, registry.load_sources)
+    ]
     assert tested == {each.name for manifest in found for each in manifest}
 
 
@@ -87,4 +88,4 @@ def test_package_is_accepted_beside_the_core() -> None:
 
     assert found["spotify"] == EXTRA_PACKAGE
     assert found["mbox"] == "importers"
-    assert source_registry.find_source("webdav") is not None
+    assert registry.find_source("webdav") is not None

@@ -18,7 +18,7 @@ from importers.authoring.test_kit import ImporterTests
 from importers.core import sandbox, source_process
 from importers.core.importer import EXTRA_PACKAGE, InstalledImporter
 from importers.core.sandbox_process import Session, open_session
-from importers.sources.registry import installed_sources
+from importers.registry import installed_sources
 from tests.importers.sandbox_thread import open_in_thread, start_in_thread
 
 

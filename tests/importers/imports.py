@@ -12,7 +12,7 @@ from evidence.models.connections import Connection
 from evidence.models.records import Blob, BlobChunk, Record
 from importers.core import sandbox
 from importers.core.importer import ChoiceNeeded, Options
-from importers.core.key_set import KeySet
+from importers.core.readers import KeySet
 from importers.models import ImportReceipt, ImportRun
 from importers.registry import installed_importers
 from importers.runs.record_feed import AttachmentSpool, RecordFeed

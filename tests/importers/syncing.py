@@ -11,8 +11,8 @@ from django.utils import timezone
 from evidence.advisory_locks import is_locked
 from evidence.models.owners import get_or_create_owner
 from importers.models import SourceAccount, SyncedItem
+from importers.registry import find_source
 from importers.sources.accounts import connect_account, list_containers, parse_details
-from importers.sources.registry import find_source
 from importers.sources.runner import RunReport, lock_name, sync
 from tests.importers.dovecot import PASSWORD, Dovecot
 from tests.pdpp_site.installation import START_SECONDS

@@ -8,7 +8,7 @@ import pytest
 from importers.authoring.__main__ import main
 from importers.authoring.corpus import RIGHT, SUFFIX, check_sample
 from importers.bank.profiles import layouts
-from importers.registry import OWN_FOLDER, OWN_PACKAGE, load_manifest
+from importers.registry import OWN_FOLDER, OWN_PACKAGE, load_importers
 
 CORPUS = Path(__file__).parent / "corpus"
 SAMPLES = sorted(CORPUS.rglob(f"*{SUFFIX}"))
@@ -61,6 +61,6 @@ def test_documentation_names_the_level_of_each_kind() -> None:
     lines = {level: next(line for line in text.splitlines() if line.startswith(start))
              for level, start in words.items()}  # fmt: skip
 
-    for importer in load_manifest(OWN_PACKAGE, OWN_FOLDER):
+    for importer in load_importers(OWN_PACKAGE, OWN_FOLDER):
         assert f"`{importer.name}`" in lines[importer.level], importer.name
         assert importer.proof

@@ -2,7 +2,7 @@
 
 import re
 
-from importers.registry import OWN_FOLDER, OWN_PACKAGE, load_manifest
+from importers.registry import OWN_FOLDER, OWN_PACKAGE, load_importers
 from tests.importers.imports import TORTURE
 
 
@@ -12,4 +12,4 @@ def test_every_kind_is_read_damaged() -> None:
     tested = {
         name for text in sources for name in re.findall(r'importer_name = "([a-z0-9-]+)"', text)
     }
-    assert tested == {each.name for each in load_manifest(OWN_PACKAGE, OWN_FOLDER)}
+    assert tested == {each.name for each in load_importers(OWN_PACKAGE, OWN_FOLDER)}

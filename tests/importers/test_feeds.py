@@ -8,8 +8,8 @@ from django.utils import timezone
 from evidence.errors import InvalidRequest
 from importers.authoring.https_server import HttpsServer, https_server
 from importers.core.source import ProblemCode, SourceError
+from importers.registry import find_source
 from importers.sources.accounts import parse_details, replace_password
-from importers.sources.registry import find_source
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.imports import one, records
 from tests.importers.syncing import account_of, connect_details, details_of, run_sync

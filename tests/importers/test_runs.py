@@ -17,6 +17,7 @@ from evidence.models.connections import Connection
 from evidence.models.owners import get_or_create_owner
 from evidence.write.record_erasure import delete_record
 from importers.core.importer import ImportRequest
+from importers.core.readers import KeySet
 from importers.mail import mailboxes
 from importers.models import ImportReceipt, ImportRun
 from importers.runs import runner
@@ -153,7 +154,7 @@ def test_restarted_run_stores_each_receipt_once(
     (folder / "a.mbox").write_bytes(MBOX.read_bytes())
     (folder / "what.raw").write_bytes(b"no known format")
     with monkeypatch.context() as full:
-        full.setattr(runner.KeyLog, "append", Mock(side_effect=OSError(28, "No space left")))
+        full.setattr(KeySet, "save", Mock(side_effect=OSError(28, "No space left")))
         with pytest.raises(CommandError, match=r"No space left\. What was stored stays"):
             run(folder)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from evidence.models.connections import Connection
 from importers import registry
 from importers.core import sandbox_process
 from importers.core.importer import ImportRequest
-from importers.core.key_set import KeySet
+from importers.core.readers import KeySet
 from importers.core.sandbox import ReceivedItem, RecordHeader
 from importers.models import ImportReceipt
 from importers.registry import OWN_FOLDER, installed_importers
@@ -331,13 +332,13 @@ def test_record_cannot_name_another_connection_or_operation() -> None:
 
 def test_every_importer_of_ours_is_in_the_manifest() -> None:
     declared = {
-        importer.object_path for importer in registry.load_manifest("importers", OWN_FOLDER)
+        importer.object_path for importer in registry.load_importers("importers", OWN_FOLDER)
     }
     written = {
         f"{'.'.join(path.relative_to(OWN_FOLDER.parent).with_suffix('').parts)}:{line.split()[0]}"
         for path in OWN_FOLDER.rglob("*.py")
         for line in path.read_text().splitlines()
-        if line.endswith((" = Importer(", " = once_across_formats("))
+        if re.match(r"[A-Z0-9_]+ = (?:_importer|Importer|once_across_formats)\(", line)
     }
 
     assert written == declared

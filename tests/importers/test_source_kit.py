@@ -13,8 +13,7 @@ from importers.authoring.__main__ import main
 from importers.authoring.https_server import https_server
 from importers.authoring.source_kit import Account, SourceTests
 from importers.core.source import ProblemCode, SourceError
-from importers.registry import OWN_FOLDER, OWN_PACKAGE
-from importers.sources.registry import load_manifest
+from importers.registry import OWN_FOLDER, OWN_PACKAGE, load_sources
 from tests.importers import radicale_server
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.radicale_server import Radicale, run_radicale
@@ -130,7 +129,7 @@ class TestCarddav(DavTests, SourceTests):
 
 def test_every_source_of_ours_passes_these_tests() -> None:
     tested = set(re.findall(r'source_name = "([a-z]+)"', Path(__file__).read_text()))
-    assert tested == {each.name for each in load_manifest(OWN_PACKAGE, OWN_FOLDER)}
+    assert tested == {each.name for each in load_sources(OWN_PACKAGE, OWN_FOLDER)}
 
 
 def test_source_that_asks_for_another_host_fails_the_kit(tmp_path: Path) -> None:

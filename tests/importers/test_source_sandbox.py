@@ -13,8 +13,8 @@ from django.utils import timezone
 from evidence.models.owners import get_or_create_owner
 from importers.core.source import ProblemCode
 from importers.core.source_process import open_connection
+from importers.registry import find_source, installed_sources
 from importers.sources import accounts
-from importers.sources.registry import find_source, installed_sources
 from tests.importers.imports import records
 from tests.importers.syncing import account_of, run_sync
 

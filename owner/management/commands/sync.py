@@ -15,9 +15,9 @@ from evidence.management.owner_command import OwnerCommand
 from evidence.models.owners import current_owner
 from importers.core.source import InstalledSource, SourceError
 from importers.models import SourceAccount
+from importers.registry import find_source, installed_sources
 from importers.sources import accounts, outcome, status
 from importers.sources.account_store import find_account, list_accounts
-from importers.sources.registry import find_source, installed_sources
 from importers.sources.runner import sync
 
 NAMES = ", ".join(source.name for source in installed_sources())
