@@ -87,28 +87,6 @@ def test_bookings_of_one_account_are_stored_once(tmp_path: Path, first: str, sec
         assert (latest().created, latest().updated) == (0, 0)
 
 
-ORDERS = [
-    ("giro.csv", "bare.ofx", "iban.ofx"),
-    ("iban.ofx", "giro.csv", "bare.ofx"),
-    ("iban.sta", "bare.ofx", "giro.sta"),
-]
-
-
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("erased", [0, 1])
-def test_bookings_of_three_files_of_one_account_are_stored_once(
-    tmp_path: Path, order: tuple[str, ...], erased: int
-) -> None:
-    first, *others = [write(tmp_path / name, name) for name in order]
-    run(first)
-    erase("-42", count=erased)
-    erase("-9.99", count=erased)
-
-    for path in (*others, first, *others):
-        run(path)
-        assert len(bookings()) == len(AMOUNTS) - 2 * erased
-
-
 @pytest.mark.parametrize("names", [("giro.csv", "iban.ofx"), ("bare.ofx", "iban.ofx")])
 def test_two_files_of_one_account_in_one_folder_are_joined(
     tmp_path: Path, names: tuple[str, ...]
@@ -197,17 +175,6 @@ def test_erased_booking_does_not_return_from_another_format(
     for folder, name in (("1", first), ("2", second), ("1", first)):
         run(tmp_path / folder / name)
         assert (latest().created, latest().updated) == (0, 0)
-
-
-@pytest.mark.parametrize("erased", [1, 2])
-def test_each_erased_booking_keeps_one_equal_booking_away(tmp_path: Path, erased: int) -> None:
-    run(write(tmp_path, "giro.csv"))
-    erase("-9.99", count=erased)
-
-    newer = [*OFX_BOOKINGS, booking("-9.99", fitid="2026010600003", day="20260106")]
-    run(put(tmp_path / "more.ofx", document(ofx(*newer, account=IBAN))))
-
-    assert [amount for _, amount, _ in bookings()].count(Decimal("-9.99")) == 3 - erased
 
 
 KIOSK = "06.01.2026;Kiosk;-9,99"

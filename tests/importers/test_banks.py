@@ -1,10 +1,7 @@
 """Bank statements in OFX and QIF, and the amounts of all formats."""
 
-from decimal import Decimal
-
 import pytest
 
-from importers.bank.amounts import parse_amount
 from tests.importers.imports import TORTURE, latest, one, receipts, records, run
 
 pytestmark = pytest.mark.django_db
@@ -33,16 +30,3 @@ def test_qif_keeps_equal_transactions_of_one_day() -> None:
     assert receipts() == {("bad_date", "line 20"), ("bad_amount", "line 24")}
     run(TORTURE / "bank.qif")
     assert latest().created == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [
-        ("1.234,56", "1234.56"), ("1,234.56", "1234.56"), ("-12,50 €", "-12.50"),
-        ("12,50-", "-12.50"), ("(12.00)", "-12.00"), ("\u221212.00", "-12.00"), ("+7", "7"),
-        ("1'234.50", "1234.50"), ("1,234", "1234"), ("1.234.567", "1234567"), ("0,5", "0.5"),
-        ("", None), ("viel", None), ("--", None), ("1.2.3,4,5", None),
-    ],
-)  # fmt: skip
-def test_amounts_are_parsed(text: str, amount: str | None) -> None:
-    assert parse_amount(text) == (None if amount is None else Decimal(amount))

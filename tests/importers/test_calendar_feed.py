@@ -139,28 +139,6 @@ def test_events_are_parsed_again_only_if_they_changed(server: HttpsServer) -> No
     assert titles() == ["Dinner", "New course"]
 
 
-@pytest.mark.parametrize("is_mirror", [False, True])
-def test_events_that_vanish_stay_unless_the_owner_chose_mirroring(
-    server: HttpsServer, tmp_path: Path, is_mirror: bool
-) -> None:
-    series = event("b", "Course", "RRULE:FREQ=WEEKLY;COUNT=3")
-    imported = event("c", "Concert", "RRULE:FREQ=WEEKLY;COUNT=2")
-    file = tmp_path / "old.ics"
-    file.write_bytes(calendar(imported))
-    run(file)
-    pk = Connection.unscoped.get().connection_id
-    publish(server, event("a", "Dinner"), series, imported)
-    connect(server, connection_id=pk, is_mirror=is_mirror)
-    run_sync(pk)
-    publish(server, event("a", "Dinner"))
-
-    reports = [run_sync(pk) for _ in range(3)]
-
-    kept = ["Concert"] * 2 + ["Dinner"]
-    assert titles() == (kept if is_mirror else sorted([*kept, *["Course"] * 3]))
-    assert [each.deleted for each in reports] == ([0, 3, 0] if is_mirror else [0, 0, 0])
-
-
 @pytest.mark.parametrize(
     ("answer", "code"),
     [

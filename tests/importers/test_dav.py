@@ -8,19 +8,15 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.access.grant_terms import StreamRequest
-from evidence.access.grants import GrantRequest
 from evidence.models.connections import Connection
-from importers.core import source_process
-from importers.core.source import ProblemCode, SourceError
+from importers.core.source import ProblemCode
 from importers.models import SyncedItem
 from importers.sources.accounts import list_containers
 from tests.importers.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.importers.imports import one, records, run
 from tests.importers.radicale_server import PASSWORD, Radicale, run_radicale
-from tests.importers.syncing import account_of, connect_details, details_of, kill_sync, run_sync
+from tests.importers.syncing import account_of, connect_details, details_of, run_sync
 from tests.importers.test_calendar_feed import calendar, event
-from tests.world import World
 
 pytestmark = pytest.mark.django_db
 
@@ -265,33 +261,6 @@ def test_wrong_password_names_the_side(server: Radicale, user: str) -> None:
 
 
 @pytest.mark.slow
-def test_wrong_certificate_gets_no_password(
-    server: Radicale, user: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SSL_CERT_FILE")
-
-    with pytest.raises(SourceError) as refused:
-        list_containers(details(server, user), now=timezone.now())
-
-    assert refused.value.code is ProblemCode.BAD_CERTIFICATE
-
-
-@pytest.mark.slow
-def test_silent_server_is_too_slow(
-    server: Radicale, user: str, proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pk = connect(server, user, url=server.url(f"/{user}/home/", proxy.port))
-    proxy.is_silent = True
-    monkeypatch.setattr(source_process, "READ_SECONDS", 1.0)
-
-    run_sync(pk)
-
-    problem = account_of(pk).problem
-    assert problem is not None
-    assert problem["code"] == ProblemCode.TOO_SLOW
-
-
-@pytest.mark.slow
 def test_removed_calendar_is_named_and_the_others_are_read(server: Radicale, user: str) -> None:
     server.add_calendar(user, "work", "At work")
     put(server, user, event("a", "Dinner"))
@@ -325,52 +294,3 @@ def test_renamed_calendar_renames_its_events(server: Radicale, user: str) -> Non
 
     assert report.updated == 1
     assert one("events")["calendar"] == "Family"
-
-
-@pytest.mark.slow
-@pytest.mark.django_db(transaction=True)
-def test_killed_run_continues_without_loss_or_duplicate(server: Radicale, user: str) -> None:
-    titles_on_server = [f"Event {number:04}" for number in range(900)]
-    files = {
-        f"e{number}.ics": calendar(event(f"e{number}", title)).decode()
-        for number, title in enumerate(titles_on_server)
-    }
-    server.fill(user, "home", files)
-    pk = connect(server, user)
-    counts = []
-    for _ in range(2):
-        kill_sync(pk)
-        counts.append(SyncedItem.unscoped.filter(connection_id=pk).count())
-        assert counts[-1] == len(records("events"))
-    run_sync(pk)
-
-    assert 0 < counts[0] < 900
-    assert counts == sorted(counts)
-    assert titles() == titles_on_server
-
-
-@pytest.mark.slow
-def test_changes_since_shows_what_a_sync_brought_once(
-    server: Radicale, user: str, world: World
-) -> None:
-    put(server, user, event("a", "Dinner"), event("b", "Course", WEEKLY))
-    pk = connect(server, user)
-    run_sync(pk)
-    request = GrantRequest(connection_ids=[pk], streams=[StreamRequest(name="events")])
-    world.grant("reader", request)
-    path = "/v1/streams/events/records"
-    bookmark = world.get(path, "reader", changes_since="beginning").body["next_changes_since"]
-    put(server, user, event("a", "Supper"), event("b", "Course", "RRULE:FREQ=WEEKLY;COUNT=2"))
-    run_sync(pk)
-    run_sync(pk)
-
-    changes = world.get(path, "reader", changes_since=bookmark).body
-    later = world.get(path, "reader", changes_since=changes["next_changes_since"]).body
-
-    assert sorted(each["data"]["title"] if "data" in each else "" for each in changes["data"]) == [
-        "",
-        "Course",
-        "Course",
-        "Supper",
-    ]
-    assert later["data"] == []

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from importers.core.export_files import open_export
 from importers.core.importer import Options
-from importers.core.readers import KeySet
 from importers.core.results import RECEIPT_TEXTS, ReceiptCode
 from importers.core.text import decode, html_to_text
 from importers.mail.headers import decode_encoded_words
@@ -131,13 +130,6 @@ def test_message_after_oversized_message_is_parsed(monkeypatch: pytest.MonkeyPat
     assert short.raw == b"Subject: short\n\ny\n"
     assert short.offset == content.rindex(b"From a@")
     assert long.size + short.size == len(content)
-
-
-def test_key_set_contains_all_added_hashes() -> None:
-    seen = KeySet()
-
-    assert all(seen.add(str(key)) for key in range(5_000))
-    assert not any(seen.add(str(key)) for key in range(5_000))
 
 
 def test_every_receipt_code_has_texts() -> None:

@@ -95,12 +95,6 @@ def test_response_over_the_limit_is_refused(server: HttpsServer, network: Direct
         _get(server, network)
 
 
-def test_cut_response_is_no_response(server: HttpsServer, network: DirectNetwork) -> None:
-    server.pages = {"/a": (200, {"Content-Length": "900"}, b"x" * 800)}
-
-    assert _code(server, network) is ProblemCode.CONNECTION_LOST
-
-
 def test_closed_connection_is_opened_again(server: HttpsServer, network: DirectNetwork) -> None:
     server.handler = lambda _method, _path, _headers, _body: (200, {}, b"x")
     with HttpClient(network, server.url()) as client:
@@ -109,22 +103,6 @@ def test_closed_connection_is_opened_again(server: HttpsServer, network: DirectN
 
         assert client.request("GET", server.url(), max_bytes=1).body == b"x"
     assert len(network.sockets) == 2
-
-
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [
-        (401, ProblemCode.PASSWORD_REFUSED),
-        (404, ProblemCode.NOT_FOUND),
-        (503, ProblemCode.SERVER_REFUSED),
-    ],
-)
-def test_status_says_whose_side_it_is_on(
-    server: HttpsServer, network: DirectNetwork, status: int, code: ProblemCode
-) -> None:
-    server.pages = {"/a": (status, {}, b"")}
-
-    assert _code(server, network) is code
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import json
 import os
 import sys
 from base64 import b64encode
-from datetime import date, timedelta
 from email.message import EmailMessage
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from importers.core.results import Issue, ParsedItem, ReceiptCode
 from importers.core.text_recognition import recognize_pdf
 from importers.models import ImportReceipt
 from importers.runs.background import ImportWorker
-from tests.importers.imports import connection, content, latest, receipts, records, run
+from tests.importers.imports import connection, content, receipts, records, run
 from tests.importers.needs import OCR
 
 if TYPE_CHECKING:
@@ -89,33 +88,6 @@ def test_scans_and_pictures_have_their_text_and_are_found(world: "World", tmp_pa
     )
     world.grant("reader", request)
     assert len(world.get("/v1/search", "reader", q="boiler Hansen").body["data"]) == 4
-
-
-@pytest.mark.slow
-def test_year_of_scans_and_pictures_is_read_as_it_was_written(tmp_path: Path) -> None:
-    sums = [f"On {date(2025, 1, 1) + timedelta(days=day)} Hansen paid {day + 17},50 for the boiler."
-            for day in range(0, 365, 14)]  # fmt: skip
-    formats = ("pdf", "png", "jpg", "tiff")
-    written = {f"{at}.{formats[at % 4]}": text for at, text in enumerate(sums)}
-    export = tmp_path / "in"
-    export.mkdir()
-    for name, text in written.items():
-        page(text).save(export / name)
-
-    run(export)
-
-    assert {record["title"]: record["text"] for record in records("documents")} == written
-    assert receipts() == {("text_recognized", name) for name in written}
-
-
-@pytest.mark.slow
-def test_second_import_writes_nothing(tmp_path: Path) -> None:
-    export = write(tmp_path, scan_pdf=saved("PDF"), letter_png=saved("PNG"))
-    run(export)
-
-    run(export)
-
-    assert (latest().created, latest().updated, latest().unchanged) == (0, 0, 2)
 
 
 def test_attached_scan_has_its_text(tmp_path: Path) -> None:

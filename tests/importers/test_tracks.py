@@ -1,17 +1,13 @@
 """GPX files."""
 
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import gpxpy
 import pytest
-from gpxpy.gpx import GPX, GPXRoute, GPXRoutePoint, GPXTrack, GPXTrackPoint, GPXTrackSegment
+from gpxpy.gpx import GPX, GPXRoute, GPXRoutePoint
 
 from importers.authoring.test_kit import ImporterTests
 from tests.importers.imports import TORTURE, latest, one, receipts, records, run
-from tests.importers.test_demo_year import parse_time
-
-START = parse_time("2025-01-01T07:00:00Z")
 
 
 @pytest.mark.django_db
@@ -32,30 +28,6 @@ def test_tracks_and_waypoints_of_gpx_are_imported() -> None:
     assert receipts() >= {("bad_date", "track 1"), ("empty", "route 2"), ("empty", "track 2")}
     run(TORTURE / "track.gpx")
     assert (latest().created, latest().updated) == (0, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.django_db
-def test_year_of_tracks(tmp_path: Path) -> None:
-    expected: list[tuple[datetime, float, float]] = []
-    for day in range(0, 365, 7):
-        written, track, segment = GPX(), GPXTrack(name=f"Day {day}"), GPXTrackSegment()
-        for minute in range(20):
-            at = START + timedelta(days=day, minutes=minute)
-            expected.append((at, 52 + day / 1_000, 13 + minute / 1_000))
-            segment.points.append(GPXTrackPoint(expected[-1][1], expected[-1][2], time=at))
-        track.segments.append(segment)
-        written.tracks.append(track)
-        (tmp_path / f"{day}.gpx").write_text(written.to_xml())
-
-    run(tmp_path)
-
-    assert receipts() == set()
-    assert len(records("visits")) == 53
-    assert sorted(
-        (parse_time(each["recorded_at"]), each["latitude"], each["longitude"])
-        for each in records("points")
-    ) == sorted(expected)
 
 
 @pytest.mark.subprocess
