@@ -20,7 +20,7 @@ from typing_extensions import override
 from evidence.errors import InvalidRequest
 from evidence.models.owners import current_owner
 from importers.core.importer import DATE_ORDERS, FileSample, parse_import_request
-from importers.core.results import RECEIPT_TEXTS, ReceiptCode, UnreadableError
+from importers.core.results import ReceiptCode, UnreadableError
 from importers.models import ImportReceipt, ImportRun
 from importers.registry import installed_importers
 from importers.runs import uploads
@@ -311,7 +311,7 @@ def receipt_groups(run_id: str) -> list[ReceiptGroup]:
     counts = receipts.values("code").annotate(count=Count("pk")).order_by("-count", "code")
     groups = []
     for row in counts[:MAX_GROUPS]:
-        text = RECEIPT_TEXTS[ReceiptCode(row["code"])]
+        text = ReceiptCode(row["code"]).text
         first = receipts.filter(code=row["code"]).order_by("pk")[:PLACES_SHOWN]
         places = [escape_invisible(_place(each)) for each in first]
         next_step = text.page_step or text.next_step
@@ -530,7 +530,7 @@ def _preview(
             context["refusal"] = refusal.message
         return _page(request, "preview", title=title, context=context)
     except UnreadableError as error:
-        context["refusal"] = RECEIPT_TEXTS[error.issue.code].problem
+        context["refusal"] = error.issue.code.text.problem
         return _page(request, "preview", title=title, context=context)
     is_ready = bool(found.parts) and all(part.missing_option is None for part in found.parts)
     senders = [part for part in found.parts if names_senders(part.importer.declaration)]

@@ -4,11 +4,14 @@ An importer first divides an export into items, which is cheap; parsing an item 
 run therefore skips finished items quickly, and an error in one item affects that item only.
 """
 
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from importers.core.text import truncate
@@ -18,6 +21,21 @@ T = TypeVar("T")
 RECORD_MAX_BYTES = 16 * 1024 * 1024
 ITEM_MAX_BYTES = 64 * 1024 * 1024
 """Largest record, and largest sum of the records of one item, as JSON."""
+
+
+class ReceiptText(NamedTuple):
+    """The texts of a receipt, as in ``receipts.toml``."""
+
+    problem: str
+    next_step: str
+    is_imported: bool = False
+    page_step: str = ""
+
+
+@cache
+def _receipt_texts() -> dict[str, ReceiptText]:
+    found = tomllib.loads(Path(__file__).with_name("receipts.toml").read_text(encoding="utf-8"))
+    return {code: ReceiptText(**text) for code, text in found.items()}
 
 
 class ReceiptCode(StrEnum):
@@ -82,6 +100,10 @@ class ReceiptCode(StrEnum):
     FILE_MISSING = "file_missing"
     NOT_STORED = "not_stored"
     ERASED = "erased"
+
+    @property
+    def text(self) -> ReceiptText:
+        return _receipt_texts()[self]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,279 +252,6 @@ class ContentKeys:
         if self._counts[short] > 1:
             digest.update(b"\0%d" % self._counts[short])
         return f"{self._prefix}{digest.hexdigest()[:28]}"
-
-
-class ReceiptText(NamedTuple):
-    """The texts of a receipt. ``is_imported``: the item was imported in spite of the issue.
-
-    ``page_step`` is the next step on a page, where ``next_step`` names a command line option.
-    """
-
-    problem: str
-    next_step: str
-    is_imported: bool = False
-    page_step: str = ""
-
-
-RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
-    ReceiptCode.NOT_RECOGNISED: ReceiptText(
-        "No importer recognizes this file.",
-        "Keep the file. If docs/importing.md lists its format, name that with --as.",
-        page_step="Keep the file. If you find its format in the menu Kind of the import page, choose it.",
-    ),
-    ReceiptCode.CANNOT_OPEN: ReceiptText(
-        "The file cannot be opened.", "Check that it exists and that the server may read it."
-    ),
-    ReceiptCode.DAMAGED: ReceiptText(
-        "The file is damaged or incomplete; everything before the damage was imported.",
-        "Download the export again and import it again.",
-    ),
-    ReceiptCode.EMPTY: ReceiptText(
-        "The file is empty, or has nothing that can be imported.", "You need not do anything."
-    ),
-    ReceiptCode.ENCRYPTED: ReceiptText(
-        "The file is password-protected.", "Unpack it yourself and import the unpacked folder."
-    ),
-    ReceiptCode.UNSAFE_NAME: ReceiptText(
-        "The file was skipped: its name points outside the archive.",
-        "Do not trust the origin of this archive.",
-    ),
-    ReceiptCode.ZIP_BOMB: ReceiptText(
-        "The file was skipped: its unpacked size is implausible.",
-        "If you trust it, unpack it yourself and import the folder.",
-    ),
-    ReceiptCode.PACKED_OTHERWISE: ReceiptText(
-        "The compression method is not supported.",
-        "Unpack it yourself and import the unpacked folder.",
-    ),
-    ReceiptCode.NO_FILE: ReceiptText(
-        "This is a link, a pipe or a device and not a file.",
-        "Import the target of the link if it belongs to the export.",
-    ),
-    ReceiptCode.TOO_LARGE: ReceiptText(
-        "The item is too large.", "Other items are not affected; keep the original file."
-    ),
-    ReceiptCode.UNREADABLE: ReceiptText(
-        "The item cannot be read.", "Keep the original file, and report the error if it is valid."
-    ),
-    ReceiptCode.MALFORMED: ReceiptText(
-        "The item is not valid in its format.", "Export it again, or correct it by hand."
-    ),
-    ReceiptCode.NO_IDENTITY: ReceiptText("The item has no id or name.", "Correct it by hand."),
-    ReceiptCode.BAD_DATE: ReceiptText(
-        "The date is invalid, so the record has none.",
-        "Text search finds the record; time filters do not.",
-        is_imported=True,
-    ),
-    ReceiptCode.BAD_COORDINATES: ReceiptText(
-        "The coordinates are impossible, so the record has none.",
-        "Compare the place with the original.",
-        is_imported=True,
-    ),
-    ReceiptCode.BAD_AMOUNT: ReceiptText(
-        "The amount cannot be read exactly.", "Correct it by hand, and import the file again."
-    ),
-    ReceiptCode.UNSURE_SIGN: ReceiptText(
-        "The kind of this booking says that money leaves, but no amount of the file has a minus sign.",
-        "If it is wrong, import the file again with --signs as-written or --signs inverted.",
-        is_imported=True,
-        page_step="If it is wrong, import the file again with another choice for amounts without a"
-        " minus sign.",
-    ),
-    ReceiptCode.ALREADY_IMPORTED: ReceiptText(
-        "A file of another format has brought this.",
-        "You need not do anything.",
-    ),
-    ReceiptCode.MAYBE_IMPORTED: ReceiptText(
-        "A file of another format has brought a booking of this amount within three days.",
-        "Compare both, and erase one of them if they are the same.",
-        is_imported=True,
-    ),
-    ReceiptCode.NOT_A_BOOKING: ReceiptText(
-        "The row has no date, or is a balance, so it is not a booking.",
-        "Compare it with the totals of the import.",
-    ),
-    ReceiptCode.FEE_ASIDE: ReceiptText(
-        "The row has a fee in a column of its own, which may not be in the amount.",
-        "Compare the amount with the bank's statement.",
-        is_imported=True,
-    ),
-    ReceiptCode.NOT_BOOKED: ReceiptText(
-        "The bank did not book this: it is pending, was declined or has no effect on the balance.",
-        "Import a newer statement if it was booked later.",
-    ),
-    ReceiptCode.DELETED: ReceiptText(
-        "The export says that this was deleted, and has no content of it.",
-        "You need not do anything.",
-    ),
-    ReceiptCode.PARTLY_IMPORTED: ReceiptText(
-        "A part of this item was not imported; the rest was.",
-        "Compare it with the original.",
-        is_imported=True,
-    ),
-    ReceiptCode.PARTLY_ENCRYPTED: ReceiptText(
-        "A passage is encrypted; the rest was imported.",
-        "Decrypt the passage in the original program and export again.",
-        is_imported=True,
-    ),
-    ReceiptCode.BAD_PROPERTIES: ReceiptText(
-        "The properties at the start of the note cannot be read; they are part of its text.",
-        "Correct them by hand, and import the note again.",
-        is_imported=True,
-    ),
-    ReceiptCode.UNSURE_CHARSET: ReceiptText(
-        "The text may be in a wrong charset; it was imported as the export has it.",
-        "Compare it with the original.",
-        is_imported=True,
-    ),
-    ReceiptCode.MADE_FROM_MEMORY: ReceiptText(
-        "The profile of this bank was made without a real statement of it.",
-        "Compare the totals of the import with the statement.",
-        is_imported=True,
-    ),
-    ReceiptCode.COLUMNS_KEPT: ReceiptText(
-        "No field is known for these columns; each booking has them in its details.",
-        "If one is the name or the purpose, import the file again with --column counterparty=NAME or"
-        " memo=NAME.",
-        is_imported=True,
-        page_step="If one is the name or the purpose, import the file again and choose it.",
-    ),
-    ReceiptCode.UNKNOWN_COLUMNS: ReceiptText(
-        "This table does not look like a bank statement.",
-        "If its rows are bookings, name the columns: --column date=NAME --column amount=NAME (or"
-        " debit= and credit=).",
-        page_step="If its rows are bookings, choose the columns of the date and the amount.",
-    ),
-    ReceiptCode.NOT_SUPPORTED: ReceiptText(
-        "Entries of this kind are not imported.", "Keep the original file."
-    ),
-    ReceiptCode.NESTED_TOO_DEEPLY: ReceiptText(
-        "The parts are nested too deeply; the innermost were skipped.",
-        "You need not do anything: mail like this is written to do harm.",
-        is_imported=True,
-    ),
-    ReceiptCode.BAD_RECURRENCE: ReceiptText(
-        "The recurrence rule is not supported; only the first occurrence was imported.",
-        "Compare the series with the original.",
-        is_imported=True,
-    ),
-    ReceiptCode.BAD_LISTED_DATE: ReceiptText(
-        "A date that the series adds or excludes is invalid; it was ignored.",
-        "Compare the series with the original.",
-        is_imported=True,
-    ),
-    ReceiptCode.CHANGES_LATER: ReceiptText(
-        "An exception changes an occurrence and all later ones; all of them were imported changed.",
-        "Compare the later occurrences with the original.",
-        is_imported=True,
-    ),
-    ReceiptCode.OLDER_VERSION: ReceiptText(
-        "The export has several versions of this entry; only the newest was imported.",
-        "If they are different entries, correct their UID by hand.",
-        is_imported=True,
-    ),
-    ReceiptCode.UNKNOWN_TIME_ZONE: ReceiptText(
-        "The time zone is unknown; the time zone of this import was used.",
-        "Choose the time zone with --timezone.",
-        is_imported=True,
-        page_step="If it is wrong, import the file again with another time zone.",
-    ),
-    ReceiptCode.TOO_MANY_OCCURRENCES: ReceiptText(
-        "The event has too many occurrences; only the first and those closest to this year were"
-        " imported.",
-        "Compare the series with the original; docs/importing.md has the limits.",
-        is_imported=True,
-    ),
-    ReceiptCode.OUTSIDE_WINDOW: ReceiptText(
-        "Occurrences outside the imported years were skipped.",
-        "Import again in a later year for later occurrences.",
-        is_imported=True,
-    ),
-    ReceiptCode.TEXT_ONCE: ReceiptText(
-        "The description and attendees are too long to repeat; only the first occurrence has them.",
-        "The series_id field connects each occurrence to the first one.",
-        is_imported=True,
-    ),
-    ReceiptCode.TEXT_CUT: ReceiptText(
-        "The text is too long; its end was cut off.",
-        "The original is in the export.",
-        is_imported=True,
-    ),
-    ReceiptCode.NO_TEXT: ReceiptText(
-        "The file has no readable text; search finds it by name only.",
-        "If it is a scan, scan it again with a higher resolution.",
-        is_imported=True,
-    ),
-    ReceiptCode.LOCKED: ReceiptText(
-        "The file is locked with a password; search finds it by name only.",
-        "Save it without a password and import it again.",
-        is_imported=True,
-    ),
-    ReceiptCode.OLD_OFFICE: ReceiptText(
-        "The text of files of Office before 2007 (.doc, .xls, .ppt) is not read; search finds the file"
-        " by name only.",
-        "Save it as .docx, .xlsx or .pptx, and import it again.",
-        is_imported=True,
-    ),
-    ReceiptCode.NEEDS_EXTRA: ReceiptText(
-        "The package pdpp-importers-extra reads this file; it is not installed.",
-        "Install the package beside the server (docs/importing.md), and import the file again.",
-    ),
-    ReceiptCode.NEEDS_OFFICE: ReceiptText(
-        "The text of Office files needs the extra office; search finds the file by name only.",
-        "Install requirements-office.txt with pip, and import the export again.",
-        is_imported=True,
-    ),
-    ReceiptCode.NEEDS_OUTLOOK: ReceiptText(
-        "Data files of Outlook (.pst, .ost) need the extra outlook.",
-        "Install extras/requirements-outlook.txt with pip, and import the file again.",
-    ),
-    ReceiptCode.NEEDS_OCR: ReceiptText(
-        "The text of scans needs the extra ocr; search finds the file by name only.",
-        "Install requirements-ocr.txt with pip, and import the file again.",
-        is_imported=True,
-    ),
-    ReceiptCode.PICTURE_NEEDS_OCR: ReceiptText(
-        "The text of pictures needs the extra ocr; the picture was not imported.",
-        "Install requirements-ocr.txt with pip, and import the picture again.",
-    ),
-    ReceiptCode.PICTURES_NEED_OCR: ReceiptText(
-        "The text of attached pictures needs the extra ocr; search finds them by name only.",
-        "Install requirements-ocr.txt with pip, and import the export again.",
-        is_imported=True,
-    ),
-    ReceiptCode.PICTURE_WITHOUT_TEXT: ReceiptText(
-        "No text was recognized in this picture; it was not imported.",
-        "If it has text, scan it again with a higher resolution.",
-    ),
-    ReceiptCode.PAGES_LEFT_OUT: ReceiptText(
-        "The text of the first pages only was recognized, for their number or within the time.",
-        "Divide the file into smaller ones, and import them.",
-        is_imported=True,
-    ),
-    ReceiptCode.TEXT_RECOGNIZED: ReceiptText(
-        "The text was recognized in pictures of its pages, and may have errors.",
-        "Compare important words with the original.",
-        is_imported=True,
-    ),
-    ReceiptCode.FILE_TOO_LARGE: ReceiptText(
-        "The file is too large to store; only its name and size were imported.",
-        "Keep the original file.",
-        is_imported=True,
-    ),
-    ReceiptCode.FILE_MISSING: ReceiptText(
-        "The export mentions this file but does not contain it.",
-        "Export again with media included.",
-        is_imported=True,
-    ),
-    ReceiptCode.NOT_STORED: ReceiptText(
-        "The server rejected the record.",
-        "Keep the original file, and report the error if it is valid.",
-    ),
-    ReceiptCode.ERASED: ReceiptText(
-        "You erased this record; it was not imported again.", "You need not do anything."
-    ),
-}
 
 
 _ONCE = frozenset((ReceiptCode.PICTURES_NEED_OCR,))

@@ -5,14 +5,32 @@ to the hosts of its settings that the server connects, see ``importers.core.sour
 """
 
 import ssl
+import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from importers.core.importer import Installed
 from importers.core.results import ExportItem
+
+
+class ProblemText(NamedTuple):
+    """What the owner reads, as in ``problems.toml``."""
+
+    problem: str
+    side: str
+    next_step: str
+    needs_owner: bool = False
+
+
+@cache
+def _problem_texts() -> dict[str, ProblemText]:
+    found = tomllib.loads(Path(__file__).with_name("problems.toml").read_text(encoding="utf-8"))
+    return {code: ProblemText(**text) for code, text in found.items()}
 
 
 class ProblemCode(StrEnum):
@@ -39,6 +57,10 @@ class ProblemCode(StrEnum):
     SOURCE_MISSING = "source_missing"
     SOURCE_FAILED = "source_failed"
     STORAGE_FAILED = "storage_failed"
+
+    @property
+    def text(self) -> ProblemText:
+        return _problem_texts()[self]
 
 
 class SourceError(Exception):

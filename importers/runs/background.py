@@ -19,7 +19,7 @@ from django.utils import timezone
 from evidence.errors import ApiException, IngestStorageError
 from evidence.models.owners import Owner, current_owner, first_owner, in_turn
 from importers.core.importer import ChoiceNeeded, ImportRequest, parse_import_request
-from importers.core.results import RECEIPT_TEXTS, UnreadableError
+from importers.core.results import UnreadableError
 from importers.models import ImportRun
 from importers.runs import store, uploads
 from importers.runs.preview import ExportPreview, preview_export, unknown_tables
@@ -274,7 +274,7 @@ class ImportWorker:
 
 def _message(error: Exception) -> str:
     if isinstance(error, UnreadableError):
-        return RECEIPT_TEXTS[error.issue.code].problem
+        return error.issue.code.text.problem
     if isinstance(error, ApiException):
         return error.message
     return (isinstance(error, OSError) and error.strerror) or type(error).__name__

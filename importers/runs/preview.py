@@ -20,7 +20,7 @@ from importers.core.importer import (
     Options,
 )
 from importers.core.readers import KeySet
-from importers.core.results import RECEIPT_TEXTS, Issue, ReceiptCode
+from importers.core.results import Issue, ReceiptCode
 from importers.core.sandbox import ClaimedFiles, Claims
 from importers.core.sandbox_process import SandboxError, Session, parse_issue
 from importers.models import ImportReceipt, ImportRun
@@ -294,7 +294,7 @@ def preview_lines(preview: ExportPreview) -> Iterator[str]:
 
 def issue_text(issue: Issue, *, on_page: bool = False) -> str:
     """Describe a problem with its detail and the next step, on a page or on the command line."""
-    text = RECEIPT_TEXTS[issue.code]
+    text = issue.code.text
     detail = f" ({issue.detail})" if issue.detail else ""
     next_step = (on_page and text.page_step) or text.next_step
     return f"{text.problem}{detail} {next_step}"

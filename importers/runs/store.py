@@ -23,7 +23,7 @@ from evidence.write.app_data import AppData
 from evidence.write.connections import create_connection
 from evidence.write.declaration_store import declare
 from importers.core.importer import ChoiceNeeded, InstalledImporter, Options
-from importers.core.results import RECEIPT_TEXTS, Issue
+from importers.core.results import Issue
 from importers.core.text import replace_unstorable
 from importers.models import ImportChoice, ImportReceipt, ImportRun, SyncedItem, WaitingExport
 from importers.runs import uploads
@@ -183,7 +183,7 @@ def save_progress(run: ImportRun, receipts: Sequence[PendingReceipt], *, now: da
     """Save the run with further receipts, of which a run keeps MAX_RECEIPTS."""
     free = max(0, MAX_RECEIPTS - run.left_out - run.remarked)
     for receipt in receipts:
-        if RECEIPT_TEXTS[receipt.issue.code].is_imported:
+        if receipt.issue.code.text.is_imported:
             run.remarked += 1
         else:
             run.left_out += 1

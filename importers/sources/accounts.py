@@ -4,10 +4,13 @@ The servers of well-known providers are known by the domain of an address.
 """
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from django.db import transaction
@@ -46,86 +49,17 @@ class Provider:
     dav_refusal: str = ""
 
 
-_GMAIL = Provider(
-    "Gmail",
-    "imap.gmail.com",
-    daily_megabytes=2_000,
-    dav_refusal="Google takes no app passwords for calendars and contacts."
-    " Connect the secret address of the calendar as a calendar feed.",
-)
-_ICLOUD = Provider(
-    "iCloud",
-    "imap.mail.me.com",
-    caldav="caldav.icloud.com",
-    carddav="contacts.icloud.com",
-)
-_FASTMAIL = Provider(
-    "Fastmail",
-    "imap.fastmail.com",
-    caldav="caldav.fastmail.com",
-    carddav="carddav.fastmail.com",
-)
-_GMX = Provider(
-    "GMX",
-    "imap.gmx.net",
-    caldav="caldav.gmx.net",
-    carddav="carddav.gmx.net",
-)
-_YAHOO = Provider(
-    "Yahoo",
-    "imap.mail.yahoo.com",
-    caldav="caldav.calendar.yahoo.com",
-    carddav="carddav.address.yahoo.com",
-)
-_POSTEO = Provider("Posteo", "posteo.de", caldav="posteo.de:8443", carddav="posteo.de:8443")
-_MICROSOFT = Provider(
-    "Microsoft",
-    "outlook.office365.com",
-    refusal="Microsoft has no app passwords for mail programs any more. Sign in with Microsoft instead,"
-    " on the page Live accounts.",
-    dav_refusal="Microsoft has no CalDAV. Publish the calendar, and connect its ICS link.",
-)
-PROVIDERS: dict[str, Provider] = {
-    "gmail.com": _GMAIL,
-    "googlemail.com": _GMAIL,
-    "icloud.com": _ICLOUD,
-    "me.com": _ICLOUD,
-    "mac.com": _ICLOUD,
-    "fastmail.com": _FASTMAIL,
-    "fastmail.fm": _FASTMAIL,
-    "gmx.de": _GMX,
-    "gmx.net": _GMX,
-    "gmx.at": _GMX,
-    "gmx.ch": _GMX,
-    "yahoo.com": _YAHOO,
-    "yahoo.de": _YAHOO,
-    "yahoo.co.uk": _YAHOO,
-    "aol.com": Provider("AOL", "imap.aol.com"),
-    "web.de": Provider(
-        "WEB.DE",
-        "imap.web.de",
-        caldav="caldav.web.de",
-        carddav="carddav.web.de",
-    ),
-    "mailbox.org": Provider(
-        "mailbox.org",
-        "imap.mailbox.org",
-        caldav="dav.mailbox.org",
-        carddav="dav.mailbox.org",
-    ),
-    "posteo.de": _POSTEO,
-    "posteo.net": _POSTEO,
-    "t-online.de": Provider("Telekom", "secureimap.t-online.de"),
-    "outlook.com": _MICROSOFT,
-    "hotmail.com": _MICROSOFT,
-    "live.com": _MICROSOFT,
-    "msn.com": _MICROSOFT,
-}
+@cache
+def _providers() -> dict[str, Provider]:
+    """Return the providers of ``providers.toml`` by domain."""
+    path = Path(__file__).with_name("providers.toml")
+    entries = tomllib.loads(path.read_text(encoding="utf-8"))["providers"]
+    return {domain: Provider(**each) for each in entries for domain in each.pop("domains")}
 
 
 def find_provider(address: str) -> Provider | None:
     """Return the provider of an address, without asking the network."""
-    return PROVIDERS.get(address.rpartition("@")[2].strip().lower())
+    return _providers().get(address.rpartition("@")[2].strip().lower())
 
 
 def find_server(address: str, service: str) -> str:

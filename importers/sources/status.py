@@ -9,7 +9,6 @@ from evidence.models.connections import Connection
 from importers.core.source import ProblemCode, SourceError
 from importers.models import SourceAccount
 from importers.sources import oauth, outcome
-from importers.sources.outcome import PROBLEM_TEXTS
 from importers.sources.runner import lock_name
 from importers.sources.sync_batch import count_items
 
@@ -63,7 +62,7 @@ def notice(account: SourceAccount, *, now: datetime) -> Notice | None:
     if asked is not None:
         key, summary = f"deletions {asked['since']}", "Deletions wait for your decision."
         return Notice(key, f"{name}: {question(account)}", "Decide", summary)
-    summary = "" if problem is None else PROBLEM_TEXTS[ProblemCode(problem["code"])].problem
+    summary = "" if problem is None else ProblemCode(problem["code"]).text.problem
     if outcome.needs_owner(problem):
         return Notice(since, f"{name}: {line}", "Mend it", summary)
     if is_stale(account, now=now):
@@ -96,7 +95,7 @@ def problem_line(account: SourceAccount) -> str | None:
         return "There is no password. Enter one to go on."
     if account.problem is None:
         return None
-    text = PROBLEM_TEXTS[ProblemCode(account.problem["code"])]
+    text = ProblemCode(account.problem["code"]).text
     since = datetime.fromisoformat(account.problem["since"])
     detail = f" ({account.problem['detail']})" if account.problem["detail"] else ""
     return (
@@ -107,7 +106,7 @@ def problem_line(account: SourceAccount) -> str | None:
 
 def explain(error: SourceError) -> str:
     """Return what is wrong and what to do, for an error at once."""
-    text = PROBLEM_TEXTS[error.code]
+    text = error.code.text
     detail = f" ({error.detail})" if error.detail else ""
     return f"{text.problem}{detail} {text.next_step}"
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from importers.core.export_files import open_export
 from importers.core.importer import Options
-from importers.core.results import RECEIPT_TEXTS, ReceiptCode
+from importers.core.results import ReceiptCode
+from importers.core.source import ProblemCode
 from importers.core.text import decode, html_to_text
 from importers.mail.headers import decode_encoded_words
 from importers.mail.mailboxes import MBOX, iter_mbox
@@ -133,6 +134,6 @@ def test_message_after_oversized_message_is_parsed(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_receipt_code_has_texts() -> None:
-    assert RECEIPT_TEXTS.keys() == set(ReceiptCode)
-    assert all(text.problem.endswith(".") for text in RECEIPT_TEXTS.values())
-    assert all(text.next_step.endswith(".") for text in RECEIPT_TEXTS.values())
+    assert all(code.text.problem.endswith(".") for code in ReceiptCode)
+    assert all(code.text.next_step.endswith(".") for code in ReceiptCode)
+    assert all(code.text.next_step.endswith(".") for code in ProblemCode)

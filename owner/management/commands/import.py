@@ -26,7 +26,7 @@ from importers.core.importer import (
     ImportRequest,
     parse_import_request,
 )
-from importers.core.results import RECEIPT_TEXTS, UnreadableError
+from importers.core.results import UnreadableError
 from importers.models import ImportRun
 from importers.registry import installed_importers
 from importers.runs.background import ImportWorker
@@ -159,7 +159,7 @@ class Command(OwnerCommand):
         try:
             found = preview_export(path, request=wish, owner_id=current_owner(), now=now)
         except UnreadableError as error:
-            meaning = RECEIPT_TEXTS[error.issue.code]
+            meaning = error.issue.code.text
             raise CommandError(f"{path}: {meaning.problem} {meaning.next_step}") from error
         for line in preview_lines(found):
             self.stdout.write(line)
