@@ -39,7 +39,7 @@ from owner.records.periods import (
     with_other_dates,
 )
 from owner.records.person_links import link_people
-from owner.records.places_map import format_place, parse_place, places_map
+from owner.records.places import list_places, near_position
 from owner.records.record_lists import Listing, ListPage, PageContent, page_of
 from owner.records.record_page import record_page
 from owner.records.record_roles import Layout, StreamRoles
@@ -183,21 +183,20 @@ def _measures(listing: Listing) -> PageContent:
 def _places(listing: Listing) -> PageContent:
     period, context = _chosen_period(listing)
     chosen, visible, roles = context["chosen"], period.of(listing.visible), listing.roles
-    drawn = places_map(
-        visible, roles, url=lambda cell: listing.url(month=chosen, near=format_place(cell))
-    )
-    place = parse_place(listing.params.get("near", ""))
-    if place is not None:
-        visible = visible.filter([place.condition(visible, roles)])
-    kept = {"month": chosen, "near": listing.params["near"] if place else ""}
+    places = list_places(visible, roles, url=lambda at: listing.url(month=chosen, near=at))
+    condition = near_position(listing.params.get("near", ""), visible, roles)
+    if condition is not None:
+        visible = visible.filter([condition])
+    kept = {"month": chosen, "near": listing.params["near"] if condition else ""}
     page = page_of(listing, visible, kept)
     context |= {
         **_rows(listing, page, **kept),
-        "is_near": place is not None,
+        "places": places,
+        "is_near": condition is not None,
         "everywhere_url": listing.url(month=chosen),
     }
     fields = (*(roles.position or ()), roles.title, visible.stream.consent_time_field)
-    return PageContent({**drawn, **context}, page.shown, [_summed(listing, *fields)])
+    return PageContent(context, page.shown, [_summed(listing, *fields)])
 
 
 def _summed(listing: Listing, *fields: str | None) -> DisclosedItem:
