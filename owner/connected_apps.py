@@ -29,12 +29,12 @@ from evidence.access.quotas import quotas_by_grant
 from evidence.access.scope import QuotaUsage
 from evidence.events.subscriptions import receiver_hosts_by_client
 from evidence.ledger.disclosures import last_answer_by_client
-from evidence.ledger.readings import APPS, Reading, last_days, list_readings, sum_by_client
+from evidence.ledger.readings import APPS, Reading, list_readings, sum_by_client
 from evidence.models.grants import Grant, PermissionRequest
 from evidence.models.owners import current_owner
 from owner.grants.grant_forms import usage_texts
 from owner.permissions import account_owner, is_owner, owner_required
-from owner.text import describe_terms, format_time, pluralize
+from owner.text import describe_terms, format_time, last_days, pluralize
 
 USAGE_DAYS = 7
 
@@ -114,7 +114,7 @@ class _Facts:
 
     labels: Mapping[str, str]
     quotas: Mapping[str, list[QuotaUsage]]
-    last: Mapping[str, datetime | None]
+    last: Mapping[str, datetime]
     today: Mapping[str, Reading]
     week: Mapping[str, Reading]
     receivers: Mapping[str, list[str]]

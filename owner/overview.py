@@ -9,12 +9,12 @@ from evidence.access.gate import Gate
 from evidence.access.grant_text import format_day, join_words, stream_label
 from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
-from evidence.ledger.readings import APPS, Reading, last_days, list_readings, sum_by_client
+from evidence.ledger.readings import APPS, Reading, list_readings, sum_by_client
 from evidence.models.clients import Client
 from owner.charts import Chart, add_months, month_chart, months_between, year_ticks
 from owner.records.periods import cached_month_counts, is_plausible, today
 from owner.records.record_urls import stream_url
-from owner.text import pluralize, to_local_time
+from owner.text import last_days, pluralize, to_local_time
 
 MAX_MONTHS = 120
 """Older months are left out of the charts; the first date still tells of them."""

@@ -7,7 +7,7 @@ import json
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from mimetypes import MimeTypes
 
 from django.template.defaultfilters import filesizeformat
@@ -28,6 +28,7 @@ from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import StreamTerms
 from evidence.declarations.declaration import Field, StreamDeclaration
 
+DAY = timedelta(days=1)
 MAX_VALUE_LENGTH = 20_000
 DATE_CHARS = 10
 CHOICE_ROLES = frozenset({"category", "direction"})
@@ -227,6 +228,22 @@ def to_local_time(moment: datetime) -> datetime:
         return timezone.localtime(moment)
     except OverflowError:
         return moment.replace(tzinfo=timezone.get_current_timezone())
+
+
+def start_of_day(moment: datetime) -> datetime:
+    """Return the midnight before a moment."""
+    return midnight(timezone.localtime(moment).date())
+
+
+def midnight(day: date) -> datetime:
+    """Return the start of a day in the current time zone."""
+    return datetime.combine(day, time.min, timezone.get_current_timezone())
+
+
+def last_days(now: datetime, days: int) -> tuple[datetime, datetime]:
+    """Return the start of the earliest of the last days, today included, and the end of today."""
+    end = start_of_day(now) + DAY
+    return end - days * DAY, end
 
 
 def state_badge(state: GrantState) -> SafeString:

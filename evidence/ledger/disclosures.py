@@ -99,8 +99,8 @@ def disclosures_between(
     return rows if client_id is None else rows.filter(client_id=client_id)
 
 
-def parse_covered(covered: str, record_count: int, *, rows: int = 1) -> list[DisclosedStream]:
-    """Return the streams in the JSON text of a row, or of several rows with the same text.
+def parse_covered(covered: str, record_count: int) -> list[DisclosedStream]:
+    """Return the streams in the JSON text of a row.
 
     An aggregate names no record of a stream; if it covers one stream, that has all counted records.
     """
@@ -108,7 +108,7 @@ def parse_covered(covered: str, record_count: int, *, rows: int = 1) -> list[Dis
     is_uncounted = len(streams) == 1 and not streams[0][3]
     return [
         DisclosedStream(
-            connection_id, stream, tuple(fields), record_count if is_uncounted else records * rows
+            connection_id, stream, tuple(fields), record_count if is_uncounted else records
         )
         for connection_id, stream, fields, records in streams
     ]
@@ -140,11 +140,11 @@ def named_records(digests: Sequence[bytes]) -> dict[bytes, NamedRecord]:
     }
 
 
-def last_answer_by_client(owner_id: str) -> dict[str, datetime | None]:
-    """Return client id -> the time of its last response. One query, one index lookup per client."""
+def last_answer_by_client(owner_id: str) -> dict[str, datetime]:
+    """Return client id -> the time of its last response, if there is one. One query, one index lookup per client."""
     rows = Disclosure.unscoped.filter(client_id=OuterRef("pk")).order_by("-at").values("at")
     clients = Client.unscoped.filter(owner_id=owner_id).annotate(last=Subquery(rows[:1]))
-    return dict(clients.values_list("pk", "last"))
+    return dict(clients.filter(last__isnull=False).values_list("pk", "last"))
 
 
 @dataclass(frozen=True, slots=True)

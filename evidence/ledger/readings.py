@@ -1,7 +1,7 @@
 """What each client read, in readings: answers with pauses under half an hour, on one day.
 
-This module defines what all pages and commands count. An answer is one response. A record read is one
-record in one answer, as quotas count it; a record in two answers counts twice. Days are in the
+This module defines what all pages and commands count. An answer is one response. Totals count a record in
+each answer that shows it, as quotas do; the description of a reading counts different records. Days are in the
 owner's time zone, which is Django's current one.
 
 The distinct records that each client was shown take a read of all its rows. A page counts a small
@@ -12,27 +12,26 @@ and keeps the result in memory.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import orjson
 from django.core.cache import cache
 from django.utils import timezone
 
 from evidence.access.sql import SQL, fetch_all
 from evidence.ledger.checkpoints import last_checkpoint
-from evidence.ledger.disclosures import last_answer_by_client, parse_covered
+from evidence.ledger.disclosures import last_answer_by_client
 from evidence.models.owners import current_owner
 
 Place = tuple[str, str]
 """Connection id and stream."""
-DAY = timedelta(days=1)
 
-SELECT_READINGS = """
--- Group answers into readings, and each reading by route (answers) and by covered streams (records).
--- An answer has one row per grant; the first of them counts as the answer.
--- Parameters: those of the rows, time zone, since, until, those of the conditions. One query.
+NUMBERED_ROWS = """
+-- Number the readings of each client and day. An answer has one row per grant; the first of them counts as
+-- the answer. Parameters: those of the rows, time zone, since, until, those of the conditions.
 WITH rows AS (
-    SELECT d.client_id, d.at, d.route, d.covered, d.record_count,
+    SELECT d.client_id, d.at, d.route, d.covered, d.record_count, d.record_digests,
         date_trunc('day', d.at, z.name) AS day,
         (d.at - lag(d.at) OVER latest < interval '30 minutes') IS NOT TRUE AS begins,
         (d.at, d.request_id) IS DISTINCT FROM
@@ -49,11 +48,30 @@ numbered AS (
     ) AS number
     FROM rows
 )
+"""
+SELECT_READINGS = f"""
+-- Group answers into readings, and each reading by route (answers) and by covered streams. One query.
+{NUMBERED_ROWS}
 SELECT client_id, day, number, route, covered, min(at), max(at),
-    count(*) FILTER (WHERE is_first), count(*), sum(record_count)
+    count(*) FILTER (WHERE is_first), sum(record_count)
 FROM numbered
 GROUP BY GROUPING SETS ((client_id, day, number, route), (client_id, day, number, covered))
-"""
+"""  # noqa: S608 - of constants
+COUNT_DIFFERENT_RECORDS = f"""
+-- Count the different records of each reading by stream; those erased since, by covered streams. One query.
+-- Last parameter: owner id.
+{NUMBERED_ROWS},
+shown AS (
+    SELECT n.client_id, n.day, n.number, x.digest, min(n.covered) AS covered
+    FROM numbered AS n CROSS JOIN LATERAL unnest(n.record_digests) AS x(digest)
+    GROUP BY n.client_id, n.day, n.number, x.digest
+)
+SELECT s.client_id, s.day, s.number,
+    CASE WHEN r.digest IS NULL THEN s.covered
+        ELSE json_build_array(json_build_array(r.connection_id, r.stream))::text END, count(*)
+FROM shown AS s LEFT JOIN evidence_disclosedrecord AS r ON r.owner_id = %s AND r.digest = s.digest
+GROUP BY 1, 2, 3, 4
+"""  # noqa: S608 - of constants
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +85,9 @@ class Reading:
     calls: Counter[str] = field(default_factory=Counter)
     """Answers by route."""
     places: Counter[Place] = field(default_factory=Counter)
-    """Records by stream. Places without records were counted or listed only."""
+    """Different records by stream, if they were counted: ``list_readings`` names the streams alone."""
+    unplaced: int = 0
+    """Different records that were erased since and may be of several streams."""
 
     @property
     def answers(self) -> int:
@@ -126,12 +146,8 @@ class ReadingFilter:
         )
 
 
-EVERYTHING = ReadingFilter()
 APPS = ReadingFilter(only_apps=True)
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-WEEK = timedelta(days=7)
-MAX_PAGE_ROWS = 10_000
-"""A page shows fewer days than a week if they have more rows than this."""
 
 FIND_ROW = """
 -- Return the time of the row that follows a number of newer rows. One query, by an index on time.
@@ -149,34 +165,39 @@ def find_time(
     return rows[0][0] if rows else None
 
 
-def page_start(end: datetime, *, where: ReadingFilter) -> datetime:
-    """Return the start of the days on a page that ends at midnight: a week or less. One query."""
-    busy = find_time(where, until=end, since=end - WEEK, newer=MAX_PAGE_ROWS)
-    if busy is None:
-        return end - WEEK
-    return min(start_of_day(busy), end - 2 * DAY) + DAY
-
-
 def list_readings(
-    *, since: datetime, until: datetime, where: ReadingFilter = EVERYTHING
+    *, since: datetime, until: datetime, where: ReadingFilter, counts_records: bool = False
 ) -> list[Reading]:
-    """Return the readings of a period, latest first. One query over the rows of the period."""
+    """Return the readings of a period, latest first, with their different records if asked.
+
+    One or two queries over the rows of the period.
+    """
     period = (timezone.get_current_timezone_name(), since, until)
-    statement = where.query(SELECT_READINGS, period=period)
     readings: dict[Any, Reading] = {}
-    for client_id, day, number, route, covered, first, last, *counts in fetch_all(statement):
+    rows = fetch_all(where.query(SELECT_READINGS, period=period))
+    for client_id, day, number, route, covered, first, last, answers, records in rows:
         key = (client_id, day, number)
         reading = readings.setdefault(key, Reading(client_id=client_id, first=first, last=last))
-        answers, rows, records = counts
         reading.first, reading.last = min(reading.first, first), max(reading.last, last)
         if route is not None:
             reading.calls[route] += answers
             continue
-        for each in parse_covered(covered, records, rows=rows):
-            if where.connection_id in (None, each.connection_id):
-                reading.places[each.connection_id, each.stream] += each.records
+        reading.places.update(dict.fromkeys(_places(covered, where), 0))
         reading.records += records
+    if counts_records:
+        for *ids, covered, count in fetch_all(
+            where.query(COUNT_DIFFERENT_RECORDS, current_owner(), period=period)
+        ):
+            reading = readings.get(tuple(ids)) or Reading(client_id="", first=since, last=until)
+            if len(places := _places(covered, where)) == 1:
+                reading.places.update(dict.fromkeys(places, count))
+            reading.unplaced += count if len(places) > 1 else 0
     return sorted(readings.values(), key=lambda reading: reading.last, reverse=True)
+
+
+def _places(covered: str, where: ReadingFilter) -> set[Place]:
+    places = {(each[0], each[1]) for each in orjson.loads(covered)}
+    return {each for each in places if where.connection_id in (None, each[0])}
 
 
 def sum_by_client(readings: Iterable[Reading]) -> dict[str, Reading]:
@@ -190,28 +211,7 @@ def sum_by_client(readings: Iterable[Reading]) -> dict[str, Reading]:
     return totals
 
 
-def count_rows(owner_id: str) -> int:
-    """Return the number of signed rows in the ledger. One query."""
-    last = last_checkpoint(owner_id)
-    return 0 if last is None else last.size
-
-
-def start_of_day(moment: datetime) -> datetime:
-    """Return the midnight before a moment."""
-    return midnight(timezone.localtime(moment).date())
-
-
-def midnight(day: date) -> datetime:
-    """Return the start of a day in the current time zone."""
-    return datetime.combine(day, time.min, timezone.get_current_timezone())
-
-
-def last_days(now: datetime, days: int) -> tuple[datetime, datetime]:
-    """Return the start of the earliest of the last days, today included, and the end of today."""
-    end = start_of_day(now) + DAY
-    return end - days * DAY, end
-
-
+CACHE_KEY = "shown-records-{}"
 SMALL_LEDGER = 5_000
 """Rows that a page counts itself."""
 RECOUNT_AFTER = timedelta(days=1)
@@ -242,27 +242,27 @@ class ShownRecords:
 
 def shown_records(owner_id: str, *, now: datetime) -> dict[str, ShownRecords]:
     """Return client id -> its records. Clients of a large ledger are missing until counted."""
-    if count_rows(owner_id) <= SMALL_LEDGER:
-        return {pk: _count(pk, last, now) for pk, last in _last_answers(owner_id).items()}
+    if _is_small(owner_id):
+        return {pk: _count(pk, last, now) for pk, last in last_answer_by_client(owner_id).items()}
     return _cached(owner_id)
 
 
 def recount_shown_records(owner_id: str, *, now: datetime) -> Iterator[str]:
     """Count a large ledger for the clients whose count is out of date, and yield their ids."""
-    if count_rows(owner_id) <= SMALL_LEDGER:
+    if _is_small(owner_id):
         return
-    for client_id, last in _last_answers(owner_id).items():
+    for client_id, last in last_answer_by_client(owner_id).items():
         counted = _cached(owner_id).get(client_id)
         if counted and counted.last == last and now - counted.counted_at < RECOUNT_AFTER:
             continue
         fresh = _count(client_id, last, now)
-        cache.set(_key(owner_id), _cached(owner_id) | {client_id: fresh}, None)
+        cache.set(CACHE_KEY.format(owner_id), _cached(owner_id) | {client_id: fresh}, None)
         yield client_id
 
 
-def _last_answers(owner_id: str) -> dict[str, datetime]:
-    lasts = last_answer_by_client(owner_id)
-    return {client_id: last for client_id, last in lasts.items() if last is not None}
+def _is_small(owner_id: str) -> bool:
+    last = last_checkpoint(owner_id)
+    return last is None or last.size <= SMALL_LEDGER
 
 
 def _count(client_id: str, last: datetime, now: datetime) -> ShownRecords:
@@ -273,9 +273,5 @@ def _count(client_id: str, last: datetime, now: datetime) -> ShownRecords:
 
 
 def _cached(owner_id: str) -> dict[str, ShownRecords]:
-    counted: dict[str, ShownRecords] = cache.get(_key(owner_id), {})
+    counted: dict[str, ShownRecords] = cache.get(CACHE_KEY.format(owner_id), {})
     return counted
-
-
-def _key(owner_id: str) -> str:
-    return f"shown-records-{owner_id}"

@@ -17,14 +17,10 @@ from django.views.decorators.http import require_safe
 from evidence.ledger.disclosures import digest_of_record
 from evidence.ledger.proof import ledger_proof
 from evidence.ledger.readings import (
-    DAY,
     Reading,
     ReadingFilter,
     find_time,
     list_readings,
-    midnight,
-    page_start,
-    start_of_day,
     sum_by_client,
 )
 from evidence.models.owners import current_owner
@@ -40,9 +36,12 @@ from owner.activity.reading_text import (
 from owner.activity.usage_charts import share_table, usage_charts
 from owner.form_fields import set_choices
 from owner.permissions import owner_required
-from owner.text import escape_invisible
+from owner.text import DAY, escape_invisible, midnight, start_of_day
 
 YOU = "you"
+WEEK = 7 * DAY
+MAX_PAGE_ROWS = 10_000
+"""A page shows fewer days than a week if the ledger has more rows of them than this."""
 MAX_LINES = 200
 """Readings of one app on one page."""
 
@@ -92,7 +91,9 @@ class ActivityForm(forms.Form):
         end = midnight(until) if until else start_of_day(now) + DAY
         latest = find_time(where, until=end)
         end = end if latest is None else start_of_day(latest) + DAY
-        return page_start(end, where=where), end
+        busy = find_time(where, until=end, since=end - WEEK, newer=MAX_PAGE_ROWS)
+        start = end - WEEK if busy is None else min(start_of_day(busy), end - 2 * DAY) + DAY
+        return start, end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +108,6 @@ class ReadingLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Day:
-    day: date
-    records: int
-    answers: int
-    lines: Sequence[ReadingLine]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AppActivity:
     """What one app read in the period, by day, latest first. The owner has no client id."""
 
@@ -122,7 +115,7 @@ class AppActivity:
     name: str
     records: int
     answers: int
-    days: Sequence[Day]
+    days: Sequence[tuple[date, Sequence[ReadingLine]]]
     left_out: int
     url: str
 
@@ -136,7 +129,7 @@ def activity_page(request: HttpRequest) -> HttpResponse:
     form = ActivityForm(request.GET, names=names)
     where = form.where
     since, until = form.days(where, now=now)
-    readings = list_readings(since=since, until=until, where=where)
+    readings = list_readings(since=since, until=until, where=where, counts_records=True)
     client = where.client_id or ""
     is_overview = not form.query
     context = {
@@ -171,21 +164,12 @@ def app_activities(readings: Sequence[Reading], names: Names) -> list[AppActivit
                 name=names.client(client_id),
                 records=total.records,
                 answers=total.answers,
-                days=[_day(day, list(rows), names) for day, rows in days],
+                days=[(day, [_line(each, names) for each in rows]) for day, rows in days],
                 left_out=max(0, len(own) - MAX_LINES),
                 url=activity_url(client=client_id or YOU),
             )
         )
     return activities
-
-
-def _day(day: date, readings: Sequence[Reading], names: Names) -> Day:
-    return Day(
-        day=day,
-        records=sum(reading.records for reading in readings),
-        answers=sum(reading.answers for reading in readings),
-        lines=[_line(reading, names) for reading in readings],
-    )
 
 
 def _line(reading: Reading, names: Names) -> ReadingLine:

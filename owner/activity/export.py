@@ -19,11 +19,11 @@ from evidence.ledger.disclosures import (
     named_records,
     read_disclosures,
 )
-from evidence.ledger.readings import DAY, midnight
 from evidence.models.owners import current_owner
 from owner.activity.activity_page import YOU, ActivityForm
 from owner.activity.reading_text import Names
 from owner.permissions import owner_required
+from owner.text import DAY, midnight
 
 BATCH_SIZE = 500
 ERASED = "(erased)"

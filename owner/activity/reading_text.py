@@ -75,14 +75,14 @@ def count_of(records: int, stream: str) -> str:
 
 
 def amounts(reading: Reading, names: Names) -> list[Amount]:
-    """Return the records by stream, most first; the last entry sums up what is left out."""
+    """Return the different records by stream, most first; the last entry sums up the others."""
     places = [(place, count) for place, count in reading.places.most_common() if count]
     shown = places if len(places) <= MAX_PLACES else places[: MAX_PLACES - 1]
     found = [
         Amount(count_of(count, stream), names.connection(connection_id))
         for (connection_id, stream), count in shown
     ]
-    if rest := reading.records - sum(count for _, count in shown):
+    if rest := reading.unplaced + sum(count for _, count in places[len(shown) :]):
         found.append(Amount(count_of(rest, "other records" if found else "records"), ""))
     return found
 

@@ -18,14 +18,14 @@ from evidence.ledger.disclosures import (
     disclosures_to_owner,
     read_disclosures,
 )
-from evidence.ledger.readings import last_days, list_readings, sum_by_client
+from evidence.ledger.readings import ReadingFilter, list_readings, sum_by_client
 from evidence.ledger.verification import LedgerProblem, export_lines, verify
 from evidence.management.argument_types import count
 from evidence.management.owner_command import OwnerCommand
 from evidence.models.owners import Owner, current_owner
 from owner.activity.reading_text import Names
 from owner.management.grant_request import clients_of_name
-from owner.text import escape_invisible, pluralize
+from owner.text import escape_invisible, last_days, pluralize
 
 OWNER = "owner"
 SHOWN = 50
@@ -129,7 +129,7 @@ class Command(OwnerCommand):
         zone = Owner.unscoped.get(pk=owner_id).time_zone
         with timezone.override(zone):
             since, until = last_days(timezone.now(), options["days"])
-            readings = list_readings(since=since, until=until)
+            readings = list_readings(since=since, until=until, where=ReadingFilter())
         names = Names(owner_id)
         for client_id, total in sum_by_client(readings).items():
             amount = f"{pluralize(total.records, 'record')} in {pluralize(total.answers, 'answer')}"

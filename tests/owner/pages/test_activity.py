@@ -92,16 +92,33 @@ def test_a_reading_says_how_many_records_a_number_covers(world: World, alice: Br
     assert f"aggregate · 0 records · numbers over {counted} records" in alice.open(to).text
 
 
+def test_a_reading_counts_different_records_also_of_one_connection(
+    world: World, alice: Browser
+) -> None:
+    for _ in range(2):
+        found = world.get("/v1/search", "dora", q="lease OR deposit OR budget", limit=100)
+    places = [each["connection_id"] for each in found.body["data"]]
+    assert len(set(places)) > 1
+    [(said, _)] = lines(alice)
+    assert sum(map(int, re.findall(r"(\d+) (?:message|transaction|record)", said))) == len(places)
+    [(said, _)] = lines(alice, f"{PAGE}?{urlencode({'connection': PERSONAL})}")
+    assert f"Dora read {places.count(PERSONAL)} messages from Personal mail at" in said
+    delete_record(PERSONAL, stream="messages", record_key="m1", suppress=True, now=NOW)
+    [(said, _)] = lines(alice)
+    assert "1 other record" in said
+
+
 def test_readings_are_separated_by_pauses_and_days(
     world: World, alice: Browser, time_machine: Traveller
 ) -> None:
-    for moment in ("24T09:00", "24T09:29", "24T10:00", "25T00:10"):
+    for moment in ("24T09:00", "24T09:29", "24T10:00", "24T10:01", "25T00:10"):
         time_machine.move_to(f"2026-11-{moment}:00Z", tick=False)
-        world.get(RECORD, connection_id=PERSONAL)
+        key = "m2" if moment == "24T10:01" else "m1"
+        world.get(RECORD.replace("m1", key), connection_id=PERSONAL)
     assert [said for said, _ in lines(alice)] == [
         "Bob read 1 message from Personal mail at 0:10, in one single record.",
-        "Bob read 1 message from Personal mail at 10:00, in one single record.",
-        "Bob read 2 messages from Personal mail between 9:00 and 9:29, in two single records.",
+        "Bob read 2 messages from Personal mail between 10:00 and 10:01, in two single records.",
+        "Bob read 1 message from Personal mail between 9:00 and 9:29, in two single records.",
     ]
 
 
@@ -166,12 +183,12 @@ def test_a_page_has_a_week_and_leads_to_earlier_ones(
 def test_a_busy_week_is_split_into_days(
     world: World, alice: Browser, time_machine: Traveller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evidence.ledger.readings.MAX_PAGE_ROWS", 2)
+    monkeypatch.setattr("owner.activity.activity_page.MAX_PAGE_ROWS", 2)
     for day in (22, 23, 24, 24):
         time_machine.move_to(f"2026-11-{day}T09:00:00Z", tick=False)
         world.get(RECORD, connection_id=PERSONAL)
     page = alice.open(PAGE)
-    assert "2 messages" in page.text
+    assert "in two single records" in page.text
     assert "23 November" not in page.text
     assert "23 November 2026" in alice.open(page.link("Earlier")).text
 
@@ -217,7 +234,13 @@ def test_all_places_count_the_same(world: World, alice: Browser) -> None:
     assert sum(s["records_read"] for entry in exported for s in entry["streams"]) == records
     assert len([row for row in table(alice, client=bob) if row["record_key"]]) == records
     [said] = [said for said, _ in lines(alice, f"{PAGE}?client={bob}")]
-    assert sum(map(int, re.findall(r"(\d+) messages?", said))) == records
+    different = {
+        (each["connection_id"], key)
+        for answer in answers[:3]
+        for key, each in zip(answer.ids, answer.body["data"], strict=True)
+    } | {(PERSONAL, "m1")}
+    assert len(different) < records
+    assert sum(map(int, re.findall(r"(\d+) messages?", said))) == len(different)
 
 
 def test_an_answer_of_several_grants_is_one_answer(world: World, alice: Browser) -> None:

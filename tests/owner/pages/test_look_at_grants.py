@@ -1,7 +1,6 @@
 """Grants are listed, found and read in words; nothing edits or deletes one."""
 
 import datetime as dt
-from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -39,15 +38,8 @@ def ended(world: World) -> World:
     return world
 
 
-def test_the_list_says_who_reads_what_through_what(world: World, alice: Browser) -> None:
-    page = alice.open(LIST)
-
-    assert "Bob Active Mail" in page.text
-    assert "5 grants" in page.text
-    assert "0 of 5 selected" in page.text
-
-
 def test_the_list_is_filtered_and_searched(ended: World, alice: Browser) -> None:
+    assert "Bob Active Mail" in alice.open(LIST).text
     for query, clients in (
         ("?state=active", {"Bob", "Charlie", "Dora"}),
         ("?state=expired", {"Eve"}),
@@ -58,19 +50,6 @@ def test_the_list_is_filtered_and_searched(ended: World, alice: Browser) -> None
         ("?q=char", {"Charlie"}),
     ):
         assert set(lines(alice.open(LIST + query))) == clients, query
-
-
-def test_the_list_costs_the_same_however_long(
-    world: World, alice: Browser, django_assert_max_num_queries: Any
-) -> None:
-    for number in range(5):
-        request = GrantRequest(connection_ids=[BANK], streams=[StreamRequest(name="transactions")])
-        world.grant(f"client {number}", request)
-    alice.open(LIST)
-
-    # 2 session and user, 2 counts, the grants, the labels and the owner, 2 filters, 2 savepoints.
-    with django_assert_max_num_queries(13):
-        alice.open(LIST)
 
 
 def test_a_grant_is_read_in_words(world: World, alice: Browser) -> None:
