@@ -29,7 +29,7 @@ from importers.runs.preview import ExportPreview, describe_part, issue_text, pre
 from importers.runs.store import ensure_connection, find_run, latest_runs
 from importers.runs.uploads import Upload, answer, dismiss, find_waiting, list_waiting, locate
 from operations import jobs
-from owner.own_addresses import (
+from owner.form_fields import (
     FIELD,
     OwnAddressesField,
     add_addresses,
@@ -39,7 +39,7 @@ from owner.own_addresses import (
 from owner.permissions import owner_required
 from owner.preferences import base_language
 from owner.records.periods import zone_name
-from owner.records.record_urls import stream_url
+from owner.records.record_summaries import stream_url
 from owner.site import owner, page
 from owner.text import escape_invisible, format_time, pluralize
 

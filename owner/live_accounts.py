@@ -47,13 +47,13 @@ from importers.registry import find_source, installed_sources
 from importers.sources import account_store, accounts, oauth, outcome, status
 from importers.sources.accounts import AccountDetails
 from importers.sources.sync_batch import answer_deletions
-from owner.form_fields import set_choices
-from owner.own_addresses import (
+from owner.form_fields import (
     FIELD,
     OwnAddressesField,
     add_addresses,
     known_addresses,
     names_senders,
+    set_choices,
 )
 from owner.permissions import owner_required
 from owner.text import escape_invisible

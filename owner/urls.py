@@ -13,9 +13,8 @@ from owner.accounts.sign_in import (
     second_factor_page,
     sign_in,
 )
-from owner.activity.activity_page import activity_page
+from owner.activity.activity_page import activity_page, reading_page
 from owner.activity.export import export
-from owner.activity.reading_page import reading_page
 from owner.activity.refused_page import refused_page
 from owner.backups import (
     backups_page,
@@ -25,8 +24,8 @@ from owner.backups import (
 )
 from owner.connect_page import connect, connect_status, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
-from owner.connections_page import connection_page, connections_page
-from owner.grants import grant_pages, token_pages
+from owner.connections_page import connection_page, connections_page, keep
+from owner.grants import grant_pages
 from owner.grants.give_access_page import give_access, narrow_page
 from owner.grants.permission_page import permission_page
 from owner.home_page import remove_demo_data
@@ -49,7 +48,6 @@ from owner.oauth.device_flow import device, device_authorization
 from owner.oauth.endpoints import authorization_server, introspect, register, revoke, token
 from owner.preferences import preferences
 from owner.records.browse_page import record_list
-from owner.records.connection_streams import keep
 from owner.records.day_page import day_page, today_page
 from owner.records.erasure_pages import ask, receipts_page, watch
 from owner.records.erasure_pages import progress as erasure_progress
@@ -60,9 +58,8 @@ from owner.records.people_pages import (
     separate_identity,
 )
 from owner.records.record_files import record_file, record_html
-from owner.records.record_page import record_page
+from owner.records.record_page import record_page, who_can_see
 from owner.records.search_page import search_page
-from owner.records.visibility_page import who_can_see
 from owner.storage_page import storage_page
 
 urlpatterns = [
@@ -148,9 +145,8 @@ urlpatterns = [
     path("grants/<str:grant_id>/limits", grant_pages.change_limits, name="grant-limits"),
     path("grants/<str:grant_id>/revoke", grant_pages.revoke, name="grant-revoke"),
     path("grants/<str:grant_id>/token", grant_pages.add_token, name="grant-token"),
-    path("tokens", token_pages.tokens_page, name="tokens"),
-    path("tokens/<str:token_id>", token_pages.token_page, name="token"),
-    path("tokens/<str:token_id>/revoke", token_pages.revoke, name="token-revoke"),
+    path("tokens", grant_pages.list_tokens, name="tokens"),
+    path("tokens/<str:token_id>/revoke", grant_pages.revoke_token, name="token-revoke"),
     path("connected/pause", app_action, {"name": "pause"}, name="app-pause"),
     path("connected/resume", app_action, {"name": "resume"}, name="app-resume"),
     path("connected/end", app_action, {"name": "disconnect"}, name="app-disconnect"),

@@ -20,8 +20,7 @@ from evidence.ledger.disclosures import (
     read_disclosures,
 )
 from evidence.models.owners import current_owner
-from owner.activity.activity_page import YOU, ActivityForm
-from owner.activity.reading_text import Names
+from owner.activity.activity_page import OWNER_FILTER, ActivityForm, Names
 from owner.permissions import owner_required
 from owner.text import DAY, midnight
 
@@ -64,7 +63,7 @@ def _rows(form: ActivityForm) -> Disclosures:
     if where.only_apps:
         rows = rows.exclude(client_id="")
     if chosen["client"]:
-        rows = rows.filter(client_id="" if chosen["client"] == YOU else chosen["client"])
+        rows = rows.filter(client_id="" if chosen["client"] == OWNER_FILTER else chosen["client"])
     if where.connection_id is not None:
         rows = rows.filter(covered__contains=f'["{where.connection_id}",')
     if day := chosen["day"]:

@@ -18,7 +18,7 @@ from evidence.access.grant_text import humanize
 from evidence.access.owner_notices import REFUSED_CALL_RETENTION, refused_calls
 from evidence.errors import Code
 from evidence.models.owners import current_owner
-from owner.activity.reading_text import Names
+from owner.activity.activity_page import Names
 from owner.form_fields import set_choices
 from owner.permissions import owner_required
 from owner.text import escape_invisible

@@ -1,10 +1,11 @@
-"""Pages of one grant: its terms, limits and tokens, and revoking it; rows of grants and tokens."""
+"""Pages of one grant: its terms, limits and tokens, and revoking it; and the list of all tokens."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
 from django.contrib import messages
+from django.core.paginator import Paginator
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
@@ -13,6 +14,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from evidence.access.grant_states import (
+    CURRENT_STATES,
     GrantState,
     connection_ids,
     connection_labels,
@@ -26,7 +28,7 @@ from evidence.access.grant_states import (
 from evidence.access.grant_text import StreamDescription, merge_descriptions
 from evidence.access.grants import revoke_grant, revoke_package
 from evidence.access.quotas import get_tripwire_share, list_quotas, set_quotas, set_tripwire_share
-from evidence.access.tokens import create_token, token_exists
+from evidence.access.tokens import create_token, revoke_token_id, token_exists
 from evidence.models.grants import AccessToken, Grant, Package
 from evidence.models.owners import current_owner
 from owner.form_fields import new_approval, read_approval
@@ -142,6 +144,9 @@ TOKEN_SCOPES = {
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
+    """A token without its bearer. `revoke_url` is empty for one that ended, `url` for the owner's."""
+
+    token_id: str
     url: str
     client: str
     resource: str
@@ -149,30 +154,69 @@ class TokenRow:
     created: str
     expires: str
     state: SafeString
-
-
-def token_row(token: AccessToken) -> TokenRow:
-    """Return the row of a token from ``tokens_with_state``."""
-    package = token.package
-    return TokenRow(
-        url=token_url(token.pk),
-        client="You" if package is None else package.client.display_name,
-        resource=RESOURCE_USES.get(token.resource, f"at {token.resource}"),
-        scope=TOKEN_SCOPES[AccessToken.Kind(token.kind)],
-        created=format_time(token.created_at),
-        expires=format_time(
-            token.expires_at, never="never" if package is None else "with its grants"
-        ),
-        state=state_badge(state_of(token)),
-    )
+    revoke_url: str
 
 
 def token_rows(tokens: Iterable[AccessToken]) -> list[TokenRow]:
-    return [token_row(token) for token in tokens]
+    """Return the rows of tokens from ``with_token_state``. One query."""
+    shown = list(tokens)
+    grants = Grant.unscoped.filter(package__in=[each.package_id for each in shown])
+    of_package = dict(grants.order_by("issued_at").values_list("package_id", "pk"))
+    return [
+        TokenRow(
+            token_id=token.pk,
+            url=grant_url(of_package[token.package_id]) if token.package_id in of_package else "",
+            client="You" if token.package is None else token.package.client.display_name,
+            resource=RESOURCE_USES.get(token.resource, f"at {token.resource}"),
+            scope=TOKEN_SCOPES[AccessToken.Kind(token.kind)],
+            created=format_time(token.created_at),
+            expires=format_time(
+                token.expires_at, never="never" if token.package is None else "with its grants"
+            ),
+            state=state_badge(state_of(token)),
+            revoke_url=reverse("token-revoke", args=[token.pk])
+            if state_of(token) in CURRENT_STATES
+            else "",
+        )
+        for token in shown
+    ]
 
 
-def token_url(token_id: str, page: str = "token") -> str:
-    return reverse(page, args=[token_id])
+PER_PAGE = 50
+END_EXPLANATION = (
+    "The token stops working now; this cannot be undone. Its grant keeps its other tokens."
+    " To revoke everything that an app may read, revoke its grants."
+)
+
+
+@owner_required
+def list_tokens(request: HttpRequest) -> HttpResponse:
+    """List all tokens with their state, newest first."""
+    rows = with_token_state(timezone.now()).filter(owner_id=current_owner())
+    found = Paginator(rows.select_related("package__client"), PER_PAGE)
+    shown = found.get_page(request.GET.get("page"))
+    context = {"tokens": token_rows(shown), "found": shown, "here": "tokens"}
+    return page(request, "expert/tokens", title="Tokens", context=context)
+
+
+@owner_required
+def revoke_token(request: HttpRequest, token_id: str) -> HttpResponse:
+    """Revoke a token, after a confirmation."""
+    rows = with_token_state(timezone.now()).filter(owner_id=current_owner())
+    token = get_object_or_404(rows, pk=token_id.replace("\0", ""))
+    if is_confirmed(request):
+        ended = revoke_token_id(token.pk, now=timezone.now())
+        messages.success(request, f"{pluralize(int(ended), 'token')} revoked.")
+        return redirect("tokens")
+    [row] = token_rows([token])
+    question = Question(
+        title="Revoke this token?",
+        explanation=END_EXPLANATION,
+        items={token.pk: f"{row.client}: {row.resource}, created {row.created}"},
+        button="Revoke",
+        back=reverse("tokens"),
+    )
+    return confirmation(request, question)
 
 
 REVOKE_EXPLANATION = (

@@ -1,6 +1,7 @@
-"""Browse one stream of a connection in the layout that its declared roles choose."""
+"""Browse one stream of a connection in the layout that its declared roles choose, by pages with cursors."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import date
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -10,20 +11,26 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from evidence.access.crypto import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
 from evidence.access.grant_text import stream_label
+from evidence.access.granted_streams import key_filter
 from evidence.access.owner_scope import owner_scope
 from evidence.access.record_counts import count_linked, within
-from evidence.access.records import VisibleRecords
+from evidence.access.record_parts import fetch_many_related
+from evidence.access.records import Keyset, RecordKey, VisibleRecord, VisibleRecords
 from evidence.access.scope import TimeRange
+from evidence.access.sql import SQL
+from evidence.declarations.declaration import Relation
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
 from evidence.models.owners import current_owner
+from evidence.read import records as reading
+from evidence.read.expansion import Children, load_related, parse_expand, related_stream
 from owner.permissions import owner_required
 from owner.records.bookings import booking_sums
-from owner.records.conversations import conversation, thread
 from owner.records.measure_charts import measure_charts
-from owner.records.owner_reads import listed_items, record_owner_read
+from owner.records.people_directory import link_people
 from owner.records.periods import (
     OTHER_DATES,
     Period,
@@ -38,14 +45,215 @@ from owner.records.periods import (
     until_plausible,
     with_other_dates,
 )
-from owner.records.person_links import link_people
 from owner.records.places import list_places, near_position
-from owner.records.record_lists import Listing, ListPage, PageContent, page_of
 from owner.records.record_page import record_page
-from owner.records.record_roles import Layout, StreamRoles
-from owner.records.record_summaries import RecordSummary
-from owner.records.record_urls import stream_url
-from owner.records.search_facets import kind_key
+from owner.records.record_roles import Layout, StreamRoles, relation_label
+from owner.records.record_summaries import (
+    RecordSummary,
+    listed_items,
+    record_owner_read,
+    stream_url,
+    summarize,
+)
+from owner.records.search_page import kind_key
+from owner.text import truncate
+
+PAGE_SIZE = 50
+CURSOR_KIND = "owner.records"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The stream that a page lists, and the parameters of its URL."""
+
+    gate: Gate
+    visible: VisibleRecords
+    roles: StreamRoles
+    params: Mapping[str, str]
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the stream, or the thread that the URL names."""
+        is_thread = self.roles.thread is not None and self.params.get("thread")
+        return Layout.THREAD if is_thread else self.roles.layout
+
+    @property
+    def connection_id(self) -> str:
+        return self.visible.connections[0].connection_id
+
+    def url(self, **query: object) -> str:
+        return stream_url(self.connection_id, self.visible.stream.name, **query)
+
+
+@dataclass(frozen=True, slots=True)
+class PageContent:
+    """Template variables, the records that the page shows, and the streams that it sums up."""
+
+    context: Mapping[str, Any]
+    shown: Sequence[RecordSummary]
+    summed: Sequence[DisclosedItem] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """One page of records, newest first; a URL is empty where there are no more records."""
+
+    shown: Sequence[RecordSummary]
+    next_url: str = ""
+    later_url: str = ""
+
+
+def page_of(
+    listing: Listing,
+    visible: VisibleRecords,
+    kept: Mapping[str, str],
+    *,
+    where: Sequence[SQL] = (),
+) -> ListPage:
+    """Return a page of records; its URLs keep the parameters `kept`.
+
+    `after` continues with earlier records, `before` with later ones.
+    """
+    query = {"connection": listing.connection_id, "stream": visible.stream.name, **kept}
+    is_later = "before" in listing.params
+    place = _place(listing, query)
+    found = reading.page(
+        visible, limit=PAGE_SIZE, descending=not is_later, after=place, where=where
+    )
+    records = found.records[::-1] if is_later else found.records
+    if not records:
+        return ListPage([])
+
+    def url(param: str, record: VisibleRecord) -> str:
+        position = asdict(record.position)
+        cursor = encode_cursor(CURSOR_KIND, scope=listing.gate.scope, query=query, place=position)
+        return listing.url(**kept, **{param: cursor})
+
+    has_earlier = place is not None if is_later else found.has_more
+    has_later = found.has_more if is_later else place is not None
+    return ListPage(
+        summarize(visible, records),
+        url("after", records[-1]) if has_earlier else "",
+        url("before", records[0]) if has_later else "",
+    )
+
+
+def _place(listing: Listing, query: Mapping[str, str]) -> Keyset | None:
+    """Return the position that the URL continues from."""
+    cursor = listing.params.get("before") or listing.params.get("after")
+    if not cursor:
+        return None
+    try:
+        place = decode_cursor(cursor, CURSOR_KIND, scope=listing.gate.scope, query=query)
+    except ApiException:
+        return None
+    return Keyset(**place)
+
+
+MAX_PARENTS = 200
+MAX_THREAD = 100
+MAX_THREAD_CHARS = 40_000
+"""Characters of all messages of a thread together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a conversation with its files."""
+
+    summary: RecordSummary
+    files: Sequence[RecordSummary]
+
+
+def conversation(listing: Listing) -> PageContent:
+    """Content of a chat: the conversations, and the newest messages of the chosen one."""
+    relation, is_other = listing.roles.parent, listing.params.get("until") == OTHER_DATES
+    visible = with_other_dates(listing.visible) if is_other else until_plausible(listing.visible)
+    parents = None if relation is None else related_stream(listing.gate, visible, relation)
+    chats, chosen = _chats(parents), "" if is_other else listing.params.get("in", "")
+    where: list[SQL] = []
+    if relation is not None and parents is not None and not is_other:
+        chosen = chosen or _newest_chat(visible, relation)
+        where = [key_filter(visible, relation.foreign_key, chosen)] if chosen else []
+    kept = {"in": chosen, "until": OTHER_DATES if is_other else ""}
+    content = _messages(listing, page_of(listing, visible, kept, where=where), kept)
+    links = [(chat.title, listing.url(**{"in": chat.record.record_key}),
+              chat.record.record_key == chosen) for chat in chats]  # fmt: skip
+    if has_other_dates(listing.visible):
+        links = links or [("Usual dates", listing.url(), not is_other)]
+        links.append(("Other dates", listing.url(until=OTHER_DATES), is_other))
+    context = {
+        **content.context,
+        "chats": links,
+        "chats_label": "Dates" if relation is None else relation_label(relation),
+        "chat": next((c.title for c in chats if c.record.record_key == chosen), ""),
+    }
+    return PageContent(context, [*chats, *content.shown])
+
+
+def _chats(parents: VisibleRecords | None) -> list[RecordSummary]:
+    """Return the conversations by title. One query."""
+    if parents is None:
+        return []
+    found = reading.page(parents, limit=MAX_PARENTS, descending=True, after=None, where=())
+    return sorted(summarize(parents, found.records), key=lambda chat: chat.title.casefold())
+
+
+def _newest_chat(visible: VisibleRecords, relation: Relation) -> str:
+    """Return the key of the conversation with the newest message; empty if there is none."""
+    newest = visible.page(limit=1, descending=True)
+    return str(newest[0].data.get(relation.foreign_key) or "") if newest else ""
+
+
+def _messages(listing: Listing, page: ListPage, kept: Mapping[str, str]) -> PageContent:
+    """Content of a conversation: messages oldest first, by day, with their files."""
+    messages = page.shown
+    files = _files(listing, messages)
+    ordered = [Message(each, files.get(each.record.record_key, ())) for each in reversed(messages)]
+    days = [(day, list(rows)) for day, rows in groupby(ordered, key=lambda each: each.summary.day)]
+    context = {
+        "days": days,
+        "earlier_url": page.next_url,
+        "later_url": page.later_url,
+        "latest_url": listing.url(**kept) if page.later_url else "",
+    }
+    return PageContent(context, [*messages, *(file for each in files.values() for file in each)])
+
+
+def _files(
+    listing: Listing, messages: Sequence[RecordSummary]
+) -> Mapping[str, Sequence[RecordSummary]]:
+    """Return the records that belong to each message, such as its files. One query a relation."""
+    relations = listing.visible.stream.relations.values()
+    names = [each.name for each in relations if each.cardinality == "has_many" and each.expandable]
+    expansions = parse_expand(listing.gate, listing.visible, names=names, limits=[])
+    related = load_related([each.record for each in messages], expansions)
+    return {
+        message.record.record_key: [
+            summary
+            for expansion, found in groups
+            if isinstance(found, Children)
+            for summary in summarize(expansion.child, found.records)
+        ]
+        for message, groups in zip(messages, related, strict=True)
+    }
+
+
+def thread(listing: Listing) -> PageContent:
+    """Content of a thread: its messages, oldest first, each with as much text as fits the page."""
+    visible = listing.visible
+    key = RecordKey(listing.connection_id, listing.params["thread"])
+    found = fetch_many_related(visible, listing.roles.thread or "", [key], limit=MAX_THREAD + 1)
+    messages = summarize(visible, reversed(found.get(key, ())[:MAX_THREAD]))
+    if not messages:
+        raise Http404
+    max_chars = MAX_THREAD_CHARS // len(messages)
+    context = {
+        "subject": messages[0].title,
+        "letters": [(each, *truncate(each.text, max_length=max_chars)) for each in messages],
+        "has_more": len(found.get(key, ())) > MAX_THREAD,
+    }
+    return PageContent(context, messages)
+
 
 YearLink: TypeAlias = tuple[int | str, str, bool]
 """Label, URL and whether it is open."""

@@ -1,7 +1,7 @@
 """Everything of one day, from all sources in one order."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
@@ -20,12 +20,15 @@ from evidence.access.records import VisibleRecords
 from evidence.models.owners import current_owner
 from owner.charts import add_months
 from owner.permissions import owner_required
-from owner.records.owner_reads import listed_items, record_owner_read
+from owner.records.people_directory import link_people
 from owner.records.periods import Period, cached_month_counts, one_day, today
-from owner.records.person_links import link_people
-from owner.records.record_lists import are_all_demo
 from owner.records.record_roles import Layout
-from owner.records.record_summaries import RecordSummary
+from owner.records.record_summaries import (
+    RecordSummary,
+    are_all_demo,
+    listed_items,
+    record_owner_read,
+)
 
 MAX_PER_STREAM = 40
 MAX_OF_ONE_STREAM = 150
@@ -74,12 +77,12 @@ def day_page(request: HttpRequest, day: str) -> HttpResponse:
     """
     chosen = _parse_day(day)
     gate = Gate(owner_scope(current_owner()))
-    streams = _timed_streams(gate)
+    streams = timed_streams(gate.streams())
     only = _one_stream(streams, request.GET.get("only", ""))
     limit = MAX_OF_ONE_STREAM if only else MAX_PER_STREAM
     with transaction.atomic():
         records, truncated = _records_of(only or streams, chosen, limit=limit)
-        earlier = _earlier_years(streams, chosen)
+        earlier = earlier_years(streams, chosen)
         shown = [*records, *(record for year in earlier for record in year.records)]
         record_owner_read(gate.scope, listed_items(shown), route="day")
     link_people(shown)
@@ -101,11 +104,10 @@ def day_page(request: HttpRequest, day: str) -> HttpResponse:
     return render(request, "owner/records/day.html", context)
 
 
-def _timed_streams(gate: Gate) -> list[VisibleRecords]:
+def timed_streams(streams: Iterable[VisibleRecords]) -> list[VisibleRecords]:
+    """Return the streams whose records have a day."""
     return [
-        each
-        for each in gate.streams()
-        if each.stream.consent_time_field and each.stream.event_time_field
+        each for each in streams if each.stream.consent_time_field and each.stream.event_time_field
     ]
 
 
@@ -172,15 +174,21 @@ def _groups(records: Sequence[RecordSummary]) -> list[DayGroup]:
     return groups
 
 
-def _earlier_years(streams: Sequence[VisibleRecords], day: date) -> list[EarlierYear]:
-    """Return the same day of earlier years that have records, without plain values."""
-    months = {count.month for count in cached_month_counts(streams)}
-    worded = [each for each in streams if _has_words(each)]
-    years = []
+def earlier_years(
+    streams: Sequence[VisibleRecords], day: date, *, most: int = EARLIER_YEARS
+) -> list[EarlierYear]:
+    """Return the same day of the latest earlier years that have records with words.
+
+    One query for each stream with records in the month of such a day.
+    """
+    numbers_of = _numbers_by_month(streams)
+    years: list[EarlierYear] = []
     for count in range(1, EARLIER_YEARS + 1):
         other = _years_before(day, count)
-        if other is None or other.replace(day=1) not in months:
+        if other is None or len(years) == most:
             continue
+        found = [streams[number] for number in sorted(numbers_of[other.replace(day=1)])]
+        worded = [each for each in found if each.stream.lexical_fields]
         records, _ = _records_of(worded, other, limit=2)
         if records:
             url = reverse("day", args=[other.isoformat()])
@@ -188,8 +196,13 @@ def _earlier_years(streams: Sequence[VisibleRecords], day: date) -> list[Earlier
     return years
 
 
-def _has_words(visible: VisibleRecords) -> bool:
-    return bool(visible.stream.lexical_fields)
+def _numbers_by_month(streams: Sequence[VisibleRecords]) -> Mapping[date, set[int]]:
+    """Return the positions of the streams with records by month, without impossible years."""
+    numbers_of: dict[date, set[int]] = defaultdict(set)
+    for count in cached_month_counts(streams):
+        if count.month is not None and 1 < count.month.year < 9999:
+            numbers_of[count.month].add(count.number)
+    return numbers_of
 
 
 def _years_before(day: date, count: int) -> date | None:
@@ -201,16 +214,16 @@ def _years_before(day: date, count: int) -> date | None:
 
 def _nearest_days(streams: Sequence[VisibleRecords], day: date) -> list[tuple[str, date, str]]:
     """Return a word, the date and the URL of the nearest earlier and later day with records."""
-    found = (("Earlier", _nearest(streams, day, later=False)), ("Later", _nearest(streams, day)))
+    found = (
+        ("Earlier", nearest_day(streams, day, later=False)),
+        ("Later", nearest_day(streams, day, later=True)),
+    )
     return [(word, near, reverse("day", args=[near.isoformat()])) for word, near in found if near]
 
 
-def _nearest(streams: Sequence[VisibleRecords], day: date, *, later: bool = True) -> date | None:
+def nearest_day(streams: Sequence[VisibleRecords], day: date, *, later: bool) -> date | None:
     """Return the nearest day with records of a plausible date. One query a stream of its month."""
-    numbers_of: dict[date, set[int]] = defaultdict(set)
-    for count in cached_month_counts(streams):
-        if count.month is not None and 1 < count.month.year < 9999:
-            numbers_of[count.month].add(count.number)
+    numbers_of = _numbers_by_month(streams)
     this_month = day.replace(day=1)
     for month in sorted(numbers_of, reverse=not later):
         if month < this_month if later else month > this_month:

@@ -21,7 +21,7 @@ from evidence.models.owners import current_owner, is_last_administrator
 from evidence.write.erasure_orders import ErasureScope, create_erasure, get_receipt, list_receipts
 from operations.erasure_text import count_rows, describe_kept, describe_scope, format_counts
 from owner.permissions import owner_required
-from owner.records.owner_reads import headings_of
+from owner.records.record_summaries import headings_of
 from owner.site import page
 from owner.text import escape_invisible, format_time
 

@@ -20,7 +20,7 @@ from evidence.access.records import VisibleRecords
 from evidence.access.scope import TimeRange
 from evidence.access.sql import SQL
 from owner.charts import HEIGHT, SLOT, months_between
-from owner.records.periods import Period, zone_name
+from owner.records.periods import Period, one_day, zone_name
 from owner.records.record_roles import StreamRoles
 from owner.records.record_summaries import unit_text
 from owner.text import duration_text, one_line, pluralize
@@ -90,6 +90,28 @@ def measure_charts(
         "view_box": f"0 0 {len(starts) * SLOT} {HEIGHT}",
         "ticks": _ticks(starts, is_year=is_year),
     }
+
+
+def day_sums(visible: VisibleRecords, roles: StreamRoles, day: date) -> list[tuple[str, str]]:
+    """Return kind and total of what adds up over a day: sleep, steps, then others. Two queries."""
+    found = []
+    for group in _groups(visible, roles, one_day(day), "day") if roles.title else ():
+        kind, unit = str(group.keys[0] or ""), group.currencies[0] or ""
+        if unit in roles.summed_units and group.values[3] is not None:
+            words = one_line(unit_text(unit, kind), max_length=20)
+            text = _minutes_text if words == "min" else format_number
+            label = _label(kind)
+            found.append(
+                (
+                    label,
+                    f"{text(float(group.values[3]))} {'' if words in ('min', label.lower()) else words}",
+                )
+            )
+    return sorted(found, key=lambda each: ("leep" not in each[0], "tep" not in each[0], each[0]))
+
+
+def _label(kind: str) -> str:
+    return one_line(kind.replace("_", " ").capitalize(), max_length=60) or "Values"
 
 
 def _starts(period: Period, *, is_year: bool) -> list[date]:
@@ -164,7 +186,7 @@ def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) ->
     if is_duration:
         low_text, high_text = f"{round(low / 60, 1):g} h", f"{round(high / 60, 1):g} h"
         unit = ""
-    label = one_line(kind.replace("_", " ").capitalize(), max_length=60) or "Values"
+    label = _label(kind)
     described = ", ".join(f"{name} {value}" for name, value in facts)
     return MeasureChart(
         label=label,

@@ -29,13 +29,25 @@ from evidence.models.owners import current_owner
 from owner.permissions import owner_required
 from owner.records import people_index
 from owner.records.models import Mention, PersonCount, PersonMerge
-from owner.records.owner_reads import listed_items, record_owner_read
-from owner.records.people_directory import PAGE_SIZE, SORTS, Directory, Person, Place
+from owner.records.people_directory import (
+    PAGE_SIZE,
+    SORTS,
+    Directory,
+    Person,
+    Place,
+    country_for,
+    link_people,
+    person_url,
+)
 from owner.records.person_identities import author_of, with_country
-from owner.records.person_links import country_for, link_people, person_url
-from owner.records.record_lists import are_all_demo
 from owner.records.record_page import facts
-from owner.records.record_summaries import RecordSummary, summarize
+from owner.records.record_summaries import (
+    RecordSummary,
+    are_all_demo,
+    listed_items,
+    record_owner_read,
+    summarize,
+)
 
 TIMELINE_SIZE = 40
 MAX_EVENTS = 5

@@ -31,9 +31,8 @@ from evidence.models.owners import current_owner
 from evidence.read import blobs, records
 from evidence.read.expansion import related_stream
 from owner.permissions import owner_required
-from owner.records.owner_reads import record_owner_read
 from owner.records.record_roles import HTML_MEDIA_TYPE, StreamRoles
-from owner.records.record_summaries import PICTURE_TYPES
+from owner.records.record_summaries import PICTURE_TYPES, record_owner_read
 from owner.text import record_title
 
 HTML_MAX_BYTES = 8_000_000

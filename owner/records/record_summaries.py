@@ -1,23 +1,28 @@
-"""Summarize records as lists and pages show them. Every text is inert."""
+"""Summarize records as lists and pages show them, and record what they showed. Every text is inert."""
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from functools import cached_property
 from itertools import islice
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
+from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
 
+from evidence.access.gate import Gate
 from evidence.access.grant_text import field_label, format_day, humanize, stream_label
 from evidence.access.records import VisibleRecord, VisibleRecords
+from evidence.access.scope import Scope
 from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, DIRECTION_ROLE, Field
 from evidence.declarations.roles import Origin, determine_origin, field_text, normalize_identity
 from evidence.declarations.values import key_text
+from evidence.errors import ApiException
+from evidence.ledger.entries import DisclosedAnswer, DisclosedItem, record_disclosure
 from owner.records.record_roles import ALL_DAY_FIELDS, HTML_MEDIA_TYPE, StreamRoles
-from owner.records.record_urls import record_url, stream_url
 from owner.text import (
     DATE_CHARS,
     duration_text,
@@ -307,3 +312,61 @@ def unit_text(unit: str, kind: str) -> str:
         return unit.replace("count/", "per ")
     word = humanize(kind).lower()
     return word if word.endswith("s") and " " not in word else ""
+
+
+def record_url(connection_id: str, stream: str, key: str) -> str:
+    """Return the page of a record. Browsers would shorten a path that ends in dots."""
+    end = quote(key, safe="") if key.strip(".") else f"?{urlencode({'key': key})}"
+    return f"{reverse('record-list', args=[connection_id, stream])}{end}"
+
+
+def stream_url(connection_id: str, stream: str, **query: object) -> str:
+    """Return the page that lists a stream of a connection; empty parameters are left out."""
+    chosen = {name: value for name, value in query.items() if value not in (None, "")}
+    address = reverse("record-list", args=[connection_id, stream])
+    return f"{address}?{urlencode(chosen)}" if chosen else address
+
+
+def record_owner_read(scope: Scope, items: Iterable[DisclosedItem], *, route: str) -> None:
+    """Add one entry for a page; its size is unknown, as a page is more than its records."""
+    answer = DisclosedAnswer(
+        route=f"admin {route}",
+        request_id=f"req_{secrets.token_hex(10)}",
+        items=list(items),
+        size_bytes=0,
+    )
+    record_disclosure(scope, answer, now=timezone.now())
+
+
+def headings_of(
+    gate: Gate, connection_id: str, stream: str, record_key: str, *, route: str
+) -> list[str]:
+    """Return what a page about one record calls it, and add an entry; empty if it is not there."""
+    try:
+        visible = gate.stream(stream, connection_id=connection_id)
+    except ApiException:
+        return []
+    with transaction.atomic():
+        found = summarize(visible, visible.get(record_key))
+        if found:
+            record_owner_read(gate.scope, listed_items(found), route=route)
+    return [each.heading for each in found]
+
+
+def listed_items(summaries: Iterable[RecordSummary]) -> list[DisclosedItem]:
+    """Return what a list shows of each record: the fields with a role."""
+    return [
+        DisclosedItem(
+            each.connection_id,
+            each.visible.stream.name,
+            each.record.record_key,
+            each.listed_fields,
+        )
+        for each in summaries
+    ]
+
+
+def are_all_demo(records: Iterable[RecordSummary]) -> bool:
+    """Return whether a page shows demo data alone, so that one badge at its heading says so."""
+    shown = [record.is_demo for record in records]
+    return bool(shown) and all(shown)

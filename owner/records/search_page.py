@@ -1,14 +1,17 @@
 """Search the owner's records: hits, facets and a month histogram, all of it in the URL."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TypeAlias
 from urllib.parse import urlencode
 
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
@@ -16,8 +19,9 @@ from django.views.decorators.http import require_safe
 
 from evidence.access.crypto import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
+from evidence.access.grant_text import stream_label
 from evidence.access.owner_scope import owner_scope
-from evidence.access.record_counts import outside
+from evidence.access.record_counts import MonthCount, outside
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import Scope
 from evidence.errors import ApiException
@@ -26,10 +30,12 @@ from evidence.models.owners import current_owner
 from evidence.read.search import MatchCounts, count_by_month, search
 from evidence.search.results import Excerpt, Hit, SearchRequest, SearchResult
 from evidence.search.semantic import LEXICAL
+from owner.charts import Chart, add_months, month_chart, months_between
 from owner.permissions import owner_required
-from owner.records.owner_reads import record_owner_read
+from owner.records.people_directory import link_people
 from owner.records.periods import (
     OTHER_DATES,
+    PERIOD,
     cached_month_counts,
     is_plausible,
     parse_period,
@@ -37,12 +43,172 @@ from owner.records.periods import (
     until_plausible,
     zone_name,
 )
-from owner.records.person_links import link_people
-from owner.records.record_lists import are_all_demo
 from owner.records.record_roles import StreamRoles
-from owner.records.record_summaries import RecordSummary
-from owner.records.search_facets import Filters, facets_of, histogram_of
+from owner.records.record_summaries import RecordSummary, are_all_demo, record_owner_read
 from owner.text import escape_invisible, pluralize
+
+MAX_VALUES = 12
+FACETS = ("source", "connection", "kind", "year")
+FACET_LABELS = {"source": "Source", "connection": "Connection", "kind": "Kind", "year": "Year"}
+YEAR_LABELS = {OTHER_DATES: "Other dates"}
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The search as the URL has it; empty strings do not restrict."""
+
+    q: str
+    source: str
+    connection: str
+    kind: str
+    period: str
+    sort: str
+    after: str
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> "Filters":
+        given = {name: request.GET.get(name, "").replace("\0", "") for name in cls.__slots__}
+        if given["period"] != OTHER_DATES and not PERIOD.fullmatch(given["period"]):
+            given["period"] = ""
+        return cls(**given)
+
+    @property
+    def year(self) -> str:
+        """The year of the period, or ``other``."""
+        return self.period if self.period == OTHER_DATES else self.period[:4]
+
+    def url(self, **changes: str) -> str:
+        """Return the URL of the search with changes, from its first page."""
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "after"}
+        chosen = {name: value for name, value in {**values, **changes}.items() if value}
+        return f"{reverse('search')}?{urlencode(chosen)}"
+
+    @property
+    def query(self) -> dict[str, str]:
+        return {name: getattr(self, name) for name in self.__slots__ if name != "after"}
+
+
+@dataclass(frozen=True, slots=True)
+class FacetValue:
+    label: str
+    count: int
+    url: str
+    is_selected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    label: str
+    values: Sequence[FacetValue]
+
+
+def kind_key(visible: VisibleRecords) -> str:
+    """Return the key of a stream among all sources, as the URL has it."""
+    return f"{visible.source.connector_key}/{visible.stream.name}"
+
+
+Counts = Sequence[tuple[VisibleRecords, MonthCount]]
+
+
+def _year(visible: VisibleRecords, count: MonthCount) -> str:
+    """Return the year of a month, or ``other`` if it is not plausible; empty without one."""
+    if count.month is None:
+        return ""
+    return str(count.month.year) if is_plausible(visible.stream, count.month) else OTHER_DATES
+
+
+KEYS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
+    "source": lambda visible, count: visible.source.connector_key,
+    "connection": lambda visible, count: count.connection_id,
+    "kind": lambda visible, count: kind_key(visible),
+    "year": _year,
+}
+LABELS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
+    "source": lambda visible, count: visible.source.display_name,
+    "connection": lambda visible, count: visible.connection_for[count.connection_id].display_name,
+    "kind": lambda visible, count: stream_label(visible.stream),
+    "year": lambda visible, count: YEAR_LABELS.get(year := _year(visible, count), year),
+}
+
+
+def _matching(filters: Filters, counts: Counts, *, without: str) -> Counts:
+    """Return the counts that satisfy every filter except one."""
+    wanted = {"source": filters.source, "connection": filters.connection, "kind": filters.kind}
+    wanted = {name: value for name, value in wanted.items() if value and name != without}
+    period = "" if without == "year" else filters.period
+    return [
+        (visible, count)
+        for visible, count in counts
+        if all(KEYS[name](visible, count) == value for name, value in wanted.items())
+        and (not period or _is_in(period, visible, count))
+    ]
+
+
+def _is_in(period: str, visible: VisibleRecords, count: MonthCount) -> bool:
+    if period == OTHER_DATES:
+        return _year(visible, count) == OTHER_DATES
+    return count.month is not None and f"{count.month:%Y-%m}".startswith(period)
+
+
+def facets_of(filters: Filters, counts: MatchCounts) -> list[Facet]:
+    """Return the facets with more than one value, or with the selected one."""
+    facets = []
+    for name in FACETS:
+        totals: Counter[str] = Counter()
+        labels: dict[str, str] = {}
+        for visible, count in _matching(filters, counts.months, without=name):
+            if key := KEYS[name](visible, count):
+                totals[key] += count.records
+                labels.setdefault(key, LABELS[name](visible, count))
+        selected = filters.year if name == "year" else getattr(filters, name)
+        param = "period" if name == "year" else name
+        order = [key for key, _ in totals.most_common()]
+        if name == "year":
+            # The other dates are the last of the twelve.
+            order = [*sorted(totals.keys() - YEAR_LABELS, reverse=True)[: MAX_VALUES - 1],
+                     *(totals.keys() & YEAR_LABELS)]  # fmt: skip
+        values = [
+            FacetValue(
+                labels[key], _rounded(totals[key]) if counts.is_estimate else totals[key],
+                filters.url(**{param: "" if key == selected else key}), key == selected,
+            )
+            for key in order[:MAX_VALUES]
+        ]  # fmt: skip
+        if len(values) > 1 or selected:
+            facets.append(Facet(FACET_LABELS[name], values))
+    return facets
+
+
+def _rounded(count: int) -> int:
+    """Return an estimate with two digits."""
+    return round(count, min(0, 2 - len(str(count))))
+
+
+def histogram_of(filters: Filters, counts: MatchCounts) -> Chart | None:
+    """Return the matches by month: of the selected year, or of all years."""
+    months: Counter[date] = Counter()
+    for visible, count in _matching(filters, counts.months, without="year"):
+        if count.month is not None and _year(visible, count) != OTHER_DATES:
+            months[count.month] += count.records
+    if counts.is_estimate:
+        months = Counter({month: _rounded(count) for month, count in months.items()})
+    year = filters.year
+    if year == OTHER_DATES:
+        return None
+    if year:
+        shown = months_between(date(int(year), 1, 1), date(int(year), 12, 1))
+    elif months:
+        shown = months_between(max(min(months), add_months(max(months), -119)), max(months))
+    else:
+        return None
+    period = parse_period(filters.period)
+    chosen = period.first if period and "-" in filters.period else None
+    urls = {
+        month: filters.url(period=year if month == chosen else f"{month:%Y-%m}") for month in shown
+    }
+    text = "Matches by month, estimated" if counts.is_estimate else "Matches by month"
+    return month_chart(months, shown, text=text, urls=urls, selected=chosen)
+
 
 PAGE_SIZE = 20
 CURSOR_KIND = "owner.search"

@@ -88,7 +88,6 @@ PAGES = (
     "/admin/password_change/",
     "/admin/password_change/done/",
     "/tokens",
-    "/tokens/{token}",
     "/tokens/{token}/revoke",
     "/connections",
     "/connections/{personal}",

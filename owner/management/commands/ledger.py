@@ -23,8 +23,8 @@ from evidence.ledger.verification import LedgerProblem, export_lines, verify
 from evidence.management.argument_types import count
 from evidence.management.owner_command import OwnerCommand
 from evidence.models.owners import Owner, current_owner
-from owner.activity.reading_text import Names
-from owner.management.grant_request import clients_of_name
+from owner.activity.activity_page import Names
+from owner.management.commands.grant import clients_of_name
 from owner.text import escape_invisible, last_days, pluralize
 
 OWNER = "owner"

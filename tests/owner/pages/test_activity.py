@@ -27,7 +27,7 @@ from evidence.models.connections import Connection
 from evidence.models.owners import Owner
 from evidence.write.record_erasure import delete_record
 from owner.activity import activity_page
-from owner.activity.usage_charts import Share
+from owner.activity.activity_page import Share
 from tests.ledger.test_whole_or_not import tamper
 from tests.owner.pages.browser import Browser
 from tests.world import NOW, PERSONAL, WORK, World

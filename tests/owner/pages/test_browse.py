@@ -160,6 +160,17 @@ def test_stored_values_are_words(world: World, alice: Browser) -> None:
     assert "labels \N{EN DASH} Stored value of Labels []" in page.text
 
 
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("direct_debit", "Direct debit"), ("INBOX", "INBOX"), ("projects/2024", "projects/2024")],
+)
+def test_a_word_of_a_list_begins_with_a_capital(
+    tracker: str, world: World, alice: Browser, kind: str, words: str
+) -> None:
+    world.put(("cin_track", "purchases", {"id": "k", "kind": kind, "on": "2026-05-02"}))
+    assert f"Kind kind {words}" in alice.open(f"{tracker}/purchases/k").text
+
+
 def test_all_fields_are_in_words_beside_what_an_app_gets(world: World, alice: Browser) -> None:
     page = alice.open(f"/records/{PERSONAL}/messages/m1")
 
@@ -473,6 +484,9 @@ def test_a_night_belongs_to_the_day_on_which_it_ends(
 
     assert "Total 882 Average 441 Highest 501 From 2 values" in page.text
     assert "Highest 900" in alice.open(f"{tracker}/samples/?month=2026-07").text
+    world.put(night("n4", f"{timezone.localdate()}T00:40:00Z", 444))
+    alice.http.defaults["HTTP_ACCEPT"] = "text/html"
+    assert "Measured Sleep 444" in alice.open("/").text
 
 
 def test_positions_are_a_list_of_places(tracker: str, alice: Browser) -> None:

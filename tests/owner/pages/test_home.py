@@ -9,16 +9,17 @@ from django.test import Client as HttpClient
 from django.utils import timezone
 
 from evidence.access.grant_terms import StreamRequest
-from evidence.access.grants import GrantRequest, issue, register_client
+from evidence.access.grants import GrantRequest, issue
+from evidence.ledger.disclosures import disclosures_of_record, read_disclosures
 from evidence.models.connections import Connection
-from evidence.models.grants import Grant, Package
+from evidence.models.grants import Grant
 from evidence.models.owners import Owner
 from evidence.write.record_erasure import erase_connection
 from importers.models import ImportRun
 from operations.models import Job
 from tests.ledger.test_tripwire import filled, read
 from tests.owner.pages.browser import Browser
-from tests.world import BANK, NOW, PERSONAL, WORK, World
+from tests.world import BANK, PERSONAL, WORK, World
 
 MESSAGES = "/v1/streams/messages/records"
 
@@ -139,18 +140,38 @@ def test_a_tripwire_is_the_first_thing_that_needs_attention(
 
 
 def test_first_steps_are_offered_until_they_are_taken(world: World, home: Browser) -> None:
-    steps = ("Live accounts", "Connect an app")
-    assert [each for each in steps if button(home, each)] == []
+    Connection.unscoped.update(identities=[])
+    assert "First steps 2 of 6 done" in home.open("/").text
+    assert home.open("/").link("Tell which addresses are yours") == "/connections"
 
-    Package.unscoped.update(client=register_client("Demo", owner_id=world.owner_id, now=NOW))
-    assert [each for each in steps if button(home, each)] == ["Connect an app"]
-
-    Connection.unscoped.update(demo=True)
-    assert [each for each in steps if button(home, each)] == list(steps)
+    Connection.unscoped.filter(pk=PERSONAL).update(identities=["alice@example.org"])
+    assert "3 of 6 done" in home.open("/").text
+    assert not home.open("/").has_link("Tell which addresses are yours")
 
 
-def button(home: Browser, words: str) -> bool:
-    return re.search(rf'<a class="button[^>]*>{words}</a>', home.open("/").html) is not None
+def test_home_shows_today_and_this_day_in_earlier_years(
+    world: World, home: Browser, django_assert_max_num_queries: Any
+) -> None:
+    assert "Nothing of today is here. The latest day with records is 5 March 2026" in (
+        home.open("/").text
+    )
+    today = timezone.localdate()
+    past = today.replace(year=today.year - 4)
+    world.put(
+        (PERSONAL, "messages", {"id": "t1", "received_at": f"{today}T00:00:00Z", "subject": "Now"}),
+        (PERSONAL, "messages", {"id": "t4", "received_at": f"{past}T10:00:00Z", "subject": "Then"}),
+        (BANK, "transactions", {"id": "t1", "date": str(today), "amount": -512, "currency": "EUR"}),
+    )
+    home.open("/")  # counts months
+
+    with django_assert_max_num_queries(50):
+        page = home.open("/")
+
+    assert "Today New mail 00:00 Now Money Spent 5.12 EUR" in page.text
+    assert f"On this day {past.year} · Then" in page.text
+    assert {
+        each.route for each in read_disclosures(disclosures_of_record(PERSONAL, "messages", "t4"))
+    } == {"admin home"}
 
 
 def test_demo_data_alone_is_named_and_needs_no_backup(world: World, home: Browser) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from evidence.models.connections import Connection
-from owner.records.record_urls import record_url, stream_url
+from owner.records.record_summaries import record_url, stream_url
 from tests.owner.pages.browser import Browser, Page
 from tests.world import PERSONAL, World
 

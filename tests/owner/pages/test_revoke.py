@@ -91,9 +91,7 @@ def test_an_ended_token_opens_nothing_and_its_neighbours_stay(
 ) -> None:
     package = world.packages.get(name)
     token = AccessToken.unscoped.get(resource="/v1", package=package)
-    page = alice.open(at("token", token.pk))
-
-    question = alice.open(page.link("Revoke this token"))
+    question = alice.open(alice.open("/tokens").link(f"Revoke the token {token.pk}"))
     assert world.get(MESSAGES, name, connection_id="cin_personal").status == 200
     done = alice.press(question.form)
 

@@ -51,7 +51,7 @@ def test_manifest_names_icons_of_their_size() -> None:
             assert b"<script" not in content
 
 
-def test_manifest_is_served_with_its_type() -> None:
+def test_manifest_is_served_with_its_type(db: None) -> None:
     answer = HttpClient().get(MANIFEST)
 
     assert answer.status_code == 200

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from evidence.access.grants import GrantRequest, StreamRequest, pause_client, revoke_client
 from evidence.models.ledger import Disclosure
-from owner.records.record_urls import record_url
+from owner.records.record_summaries import record_url
 from tests.owner.pages.browser import Browser, Page
 from tests.world import BANK, PERSONAL, WORK, World
 
