@@ -15,7 +15,7 @@ from evidence.access.grant_states import with_grant_state
 from evidence.ledger.disclosures import first_disclosure_at
 from evidence.models.owners import current_owner
 from operations.doctor import HOSTS, diagnose
-from owner.grants.access_request import LOOPBACK_HOSTS
+from owner.grants.grantable_sources import LOOPBACK_HOSTS
 from owner.permissions import owner_required
 from owner.text import format_time
 

@@ -41,10 +41,13 @@ from owner.live_accounts import (
     signed_in,
 )
 from owner.notifications_page import add_channel, notifications_page
-from owner.oauth.agent_connect import agent_connect, poll_token
-from owner.oauth.authorization_endpoint import authorize
-from owner.oauth.authorization_request import push
-from owner.oauth.device_flow import device, device_authorization
+from owner.oauth.authorization_endpoint import authorize, push
+from owner.oauth.device_flow import (
+    agent_connect,
+    device,
+    device_authorization,
+    poll_token,
+)
 from owner.oauth.endpoints import authorization_server, introspect, register, revoke, token
 from owner.preferences import preferences
 from owner.records.browse_page import record_list

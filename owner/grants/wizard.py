@@ -28,10 +28,12 @@ from evidence.access.grants import find_approved_package, get_or_create_client, 
 from evidence.access.quotas import set_quotas
 from evidence.errors import ApiException
 from evidence.models.owners import current_owner
-from owner.grants.access_request import LOOPBACK_HOSTS, AccessRequest, RequestedAccess
 from owner.grants.grant_forms import DraftForms, SourceDraft, SourceForms, StreamForm, is_form_field
 from owner.grants.grantable_sources import (
+    LOOPBACK_HOSTS,
+    AccessRequest,
     GrantableSource,
+    RequestedAccess,
     all_grantable,
     readable_connections,
     requested_grantable,

@@ -6,7 +6,7 @@ fetched from public addresses only and for a signed-in owner only, and then cach
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -16,9 +16,10 @@ from oauth2_provider.settings import oauth2_settings
 
 import evidence.ssrf_guard  # noqa: F401 - judges the addresses that the library connects to
 from evidence import limits
-from owner.grants.access_request import RegisteredBy, RequestingClient
+from owner.grants.grantable_sources import RegisteredBy, RequestingClient
 from owner.oauth import requests
 from owner.oauth.requests import ClientMetadata
+from owner.oauth.responses import InvalidClientError, RefusalError
 from owner.oauth.server import DEVICE_GRANT, oauth_backend
 from owner.oauth.uris import is_registrable
 
@@ -40,7 +41,7 @@ def requesting_client(registration: "Registration") -> RequestingClient:
         uri=uri if isinstance(uri, str) and uri.startswith("https://") else None,
         host=urlsplit(registration.client_id).hostname if by_document else None,
         verified=by_document,
-        registered_by=_registered_by(registration.source),
+        registered_by=cast("RegisteredBy", registration.source),
     )
 
 
@@ -48,24 +49,6 @@ def display_name(name: str) -> str:
     """Return the printable characters of a client name, at most MAX_NAME_LENGTH."""
     printable = "".join(char for char in name if char.isprintable()).strip()
     return printable[:MAX_NAME_LENGTH] or UNNAMED
-
-
-def _registered_by(source: str) -> RegisteredBy:
-    match source:
-        case "metadata_document":
-            return "metadata_document"
-        case "owner":
-            return "owner"
-        case _:
-            return "dynamic"
-
-
-class InvalidClientError(Exception):
-    """Client authentication failed; `used_header` if the Authorization header was tried."""
-
-    def __init__(self, *, used_header: bool) -> None:
-        super().__init__("Unknown client or wrong credentials.")
-        self.used_header = used_header
 
 
 def authenticate_client(request: HttpRequest, parameters: Mapping[str, str]) -> "Registration":
@@ -89,26 +72,17 @@ MAX_ITEMS = 20
 MAX_TEXT_LENGTH = 2_000
 MAX_CLIENT_ID_LENGTH = 500
 STORED_MEMBERS = (
-    "application_type",
-    "client_name",
-    "client_uri",
-    "contacts",
-    "logo_uri",
-    "policy_uri",
-    "scope",
-    "software_id",
-    "software_version",
-    "tos_uri",
-)
+    "application_type", "client_name", "client_uri", "contacts", "logo_uri", "policy_uri", "scope",
+    "software_id", "software_version", "tos_uri",
+)  # fmt: skip
 """Further members that are stored and returned. All others are ignored (RFC 7591, 2)."""
 
 
-class InvalidClientMetadataError(Exception):
+class InvalidClientMetadataError(RefusalError):
     """`error` is ``invalid_redirect_uri`` or ``invalid_client_metadata``."""
 
-    def __init__(self, description: str, *, error: str = "invalid_client_metadata") -> None:
-        super().__init__(description)
-        self.error = error
+    def __init__(self, message: str, *, error: str = "invalid_client_metadata") -> None:
+        super().__init__(message, error=error)
 
 
 def validate_client_metadata(metadata: Any) -> ClientMetadata:

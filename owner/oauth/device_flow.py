@@ -1,75 +1,77 @@
-"""Device authorization grant (RFC 8628): issue a user code and let the owner confirm it."""
+"""Device authorization (RFC 8628), and `/agent-connect`, by which `pdpp connect` requests access.
 
-from datetime import datetime
-from typing import TYPE_CHECKING
+The owner decides on one page for both. The token of a connect attempt is derived from its polling code
+at each poll, so repeated polls return the same token and none has to be stored (contract 1.8).
+"""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
+import orjson
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from evidence import limits
+from evidence.access import grant_states
 from evidence.api.authentication import requested_url
-from evidence.errors import RateLimitExceeded
-from owner.grants.access_request import AccessRequest
+from evidence.models.owners import act_for
+from owner.grants.grantable_sources import AccessRequest
 from owner.grants.wizard import Approved, Denied, handle_decision, show_review
-from owner.oauth import authorization_details, requests
-from owner.oauth.authorization_request import client_claims
-from owner.oauth.clients import InvalidClientError, authenticate_client, requesting_client
+from owner.oauth import clients, requests, tokens
+from owner.oauth.authorization_endpoint import (
+    REQUEST_URI_PREFIX,
+    client_claims,
+    parse_authorization_details,
+)
+from owner.oauth.clients import authenticate_client, requesting_client
 from owner.oauth.responses import (
-    client_error_response,
-    error_response,
+    RefusalError,
+    endpoint,
     json_response,
     message_page,
     owner_or_sign_in,
-    rate_limited_response,
+    required_resource,
 )
 from owner.oauth.server import DEVICE_GRANT
-from owner.oauth.uris import single_resource, stored_resource
+from owner.oauth.uris import SCOPE, stored_resource
 from owner.permissions import with_security_headers
 
 if TYPE_CHECKING:
-    from owner.oauth.models import PendingRequest
+    from owner.oauth.models import PendingRequest, Registration
 
 USER_CODE = "user_code"
 
 
-@csrf_exempt
-@require_POST
+@endpoint
 def device_authorization(request: HttpRequest) -> HttpResponse:
     """Return a user code to show and a device code to poll ``/oauth/token`` with."""
     details = request.POST.get("authorization_details", "")
-    try:
-        registration = authenticate_client(request, request.POST.dict())
-        authorization_details.parse_authorization_details(details)
-    except InvalidClientError as error:
-        return client_error_response(error)
-    except authorization_details.InvalidAuthorizationDetailsError as error:
-        return error_response("invalid_authorization_details", str(error))
-    if DEVICE_GRANT not in registration.grant_types:
-        return error_response(
-            "unauthorized_client", "The client is not registered for the device grant."
-        )
-    resource = single_resource(request.POST.getlist("resource"), default="/mcp")
-    if resource is None:
-        return error_response("invalid_target", "resource must name a resource of this server.")
-    try:
-        opened = requests.open_request(
-            requests.Kind.DEVICE,
-            urlencode({"authorization_details": details}),
-            registration=registration,
-            resource=resource,
-            now=timezone.now(),
-            typed=True,
-        )
-    except RateLimitExceeded as error:
-        return rate_limited_response(error)
+    registration = authenticate_client(request, request.POST.dict())
+    parse_authorization_details(details)
+    require_device_grant(registration)
+    opened = requests.open_request(
+        requests.Kind.DEVICE,
+        urlencode({"authorization_details": details}),
+        registration=registration,
+        resource=required_resource(request.POST.getlist("resource")),
+        now=timezone.now(),
+        typed=True,
+    )
     return json_response(
         {"device_code": opened.handle, **device_response(opened, requested_url(request))}
     )
+
+
+def require_device_grant(registration: "Registration") -> None:
+    """Raise RefusalError if the client is not registered for the device grant."""
+    if DEVICE_GRANT not in registration.grant_types:
+        raise RefusalError(
+            "The client is not registered for the device grant.", error="unauthorized_client"
+        )
 
 
 def device_response(opened: requests.OpenedRequest, server_url: str) -> dict[str, object]:
@@ -132,7 +134,7 @@ def _access_request(row: "PendingRequest") -> AccessRequest:
         client=requesting_client(row.registration),
         resource=stored_resource(row.resource),
         redirect_host=None,
-        details=authorization_details.parse_authorization_details(details),
+        details=parse_authorization_details(details),
         claims=client_claims(row.registration),
         expires_at=row.expires_at,
     )
@@ -143,3 +145,142 @@ def _code_page(request: HttpRequest, user_code: str, *, is_unknown: bool) -> Htt
     context = {"user_code": user_code[:20], "is_unknown": is_unknown}
     status = 422 if is_unknown else 200
     return render(request, "owner/oauth/device.html", context, status=status)
+
+
+if TYPE_CHECKING:
+    from owner.oauth.models import PendingRequest, Registration
+
+TOKEN_LIFETIME = timedelta(days=365)
+DEVICE_METADATA = {"token_endpoint_auth_method": "none"}
+INTERVAL_MS = {"interval_ms": limits.POLL_SECONDS * 1000}
+"""Reference clients take `interval` for milliseconds too, and prefer this member."""
+
+
+@endpoint
+def agent_connect(request: HttpRequest) -> HttpResponse:
+    """Return 201 with the approval URL for the owner and the polling URL for the client."""
+    now = timezone.now()
+    parameters = _parameters(request)
+    resource = required_resource([parameters.get("resource", "")], default="/v1")
+    pushed = _pushed_request(parameters, now)
+    registration = _registration(request, parameters, pushed, now)
+    opened = requests.open_request(
+        requests.Kind.CONNECT,
+        pushed.parameters if pushed is not None else "",
+        registration=registration,
+        resource=resource,
+        now=now,
+        typed=True,
+    )
+    return json_response(_attempt_body(opened, registration, requested_url(request)), status=201)
+
+
+@endpoint
+def poll_token(request: HttpRequest, attempt_id: str) -> HttpResponse:
+    """Return 202 until the owner decides, then the token at every poll."""
+    now = timezone.now()
+    code = _parameters(request).get("polling_code", "")
+    with transaction.atomic():
+        row = requests.lock_by_handle(requests.Kind.CONNECT, code)
+        if row is None or row.request_id != attempt_id:
+            raise RefusalError("Unknown polling code.", error="invalid_grant", status=401)
+        if now >= row.expires_at + timedelta(seconds=limits.QUESTION_SECONDS) or (
+            row.decided_at is None and now >= row.expires_at
+        ):
+            raise RefusalError("The attempt has expired. Start another.", error="expired_token")
+        if row.decided_at is None:
+            pending = {"error": "authorization_pending", "status": "pending"}
+            body = {**pending, "interval": limits.POLL_SECONDS, **INTERVAL_MS}
+            return json_response(body, status=202)
+        if row.package_id is None or row.owner_id is None:
+            raise RefusalError("The owner denied the request.", error="access_denied", status=403)
+        act_for(row.owner_id)
+        return json_response(_token_body(row, code, now))
+
+
+def _registration(
+    request: HttpRequest,
+    parameters: dict[str, str],
+    pushed: "PendingRequest | None",
+    now: datetime,
+) -> "Registration":
+    client_id = parameters.get("client_id") or (pushed and pushed.registration_id)
+    if client_id or "Authorization" in request.headers:
+        known = clients.authenticate_client(request, {**parameters, "client_id": client_id or ""})
+        if pushed is not None and pushed.registration_id != known.pk:
+            raise RefusalError(
+                "Another client pushed the request.", error="invalid_client", status=403
+            )
+        require_device_grant(known)
+        return known
+    metadata = clients.validate_client_metadata(
+        {**DEVICE_METADATA, "client_name": parameters.get("client_name", "")}
+    )
+    row, _ = requests.register_dynamic_client(
+        metadata, address=request.META.get("REMOTE_ADDR", ""), now=now
+    )
+    return row
+
+
+def _pushed_request(parameters: dict[str, str], now: datetime) -> "PendingRequest | None":
+    uri = parameters.get("request_uri", "")
+    handle = uri.removeprefix(REQUEST_URI_PREFIX)
+    if not handle:
+        return None
+    row = requests.find_by_handle(requests.Kind.PUSHED, handle)
+    if row is None or row.expires_at <= now:
+        raise RefusalError("The request is unknown or has expired.", error="expired_token")
+    return row
+
+
+def _attempt_body(
+    opened: requests.OpenedRequest, registration: "Registration", server_url: str
+) -> dict[str, Any]:
+    device = device_response(opened, server_url)
+    poll_url = f"{server_url}/agent-connect/{opened.row.request_id}/token"
+    return {
+        "object": "agent_connect_attempt",
+        "id": opened.row.request_id,
+        "status": "pending",
+        "client_id": registration.client_id,
+        "approval_url": device["verification_uri_complete"],
+        "poll_url": poll_url,
+        "token_url": poll_url,
+        "polling_code": opened.handle,
+        **INTERVAL_MS,
+        **device,
+    }
+
+
+def _token_body(row: "PendingRequest", code: str, now: datetime) -> dict[str, Any]:
+    package = row.package
+    if package is None or row.decided_at is None:
+        raise TypeError("the request was not approved")
+    bearer = tokens.derive_bearer(code)
+    expires_at = row.decided_at + TOKEN_LIFETIME
+    tokens.store_token_once(bearer, package, resource=row.resource, now=now, expires_at=expires_at)
+    grants = [
+        grant_states.authorization_detail(grant)
+        for grant in grant_states.active_grants(package.pk, now=now)
+    ]
+    return {
+        "access_token": bearer,
+        "token_type": "Bearer",
+        "expires_in": int((expires_at - now).total_seconds()),
+        "scope": SCOPE,
+        "status": "approved",
+        **grant_states.grant_reference(package.pk, now=now),
+        **({"grant": grants[0]} if len(grants) == 1 else {"grants": grants}),
+    }
+
+
+def _parameters(request: HttpRequest) -> dict[str, str]:
+    """Return the string members of a JSON object or of a form."""
+    if request.content_type != "application/json":
+        return request.POST.dict()
+    try:
+        body = orjson.loads(request.body)
+    except orjson.JSONDecodeError:
+        return {}
+    members = body.items() if isinstance(body, dict) else ()
+    return {name: value for name, value in members if isinstance(value, str)}

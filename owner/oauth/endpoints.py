@@ -11,21 +11,19 @@ from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
-from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from evidence import limits
 from evidence.access.grant_states import DATA_ACCESS
 from evidence.api.authentication import requested_url
-from evidence.errors import RateLimitExceeded
 from owner.oauth import clients, requests
 from owner.oauth.clients import AUTH_METHODS
 from owner.oauth.responses import (
     CLIENT_CHALLENGE,
+    RefusalError,
+    endpoint,
     error_response,
     json_response,
-    rate_limited_response,
 )
 from owner.oauth.server import DEVICE_GRANT, GRANT_TYPES, oauth_backend
 from owner.oauth.tokens import introspection_response
@@ -34,9 +32,7 @@ from owner.oauth.uris import OFFLINE_SCOPE, SCOPE
 INTROSPECTION_USER = "resource-server"
 
 
-@csrf_exempt
-@sensitive_post_parameters()
-@require_POST
+@endpoint
 def token(request: HttpRequest) -> HttpResponse:
     """Issue tokens (RFC 6749, 5).
 
@@ -44,9 +40,9 @@ def token(request: HttpRequest) -> HttpResponse:
     """
     # oauthlib fails with TypeError for a grant type that is not registered with its server.
     if request.POST.get("grant_type") not in GRANT_TYPES:
-        return error_response(
-            "unsupported_grant_type",
+        raise RefusalError(
             f"Supported grant types are: {', '.join(sorted(GRANT_TYPES))}.",
+            error="unsupported_grant_type",
         )
     with transaction.atomic():
         _, _, body, status = oauth_backend().create_token_response(request)
@@ -54,9 +50,7 @@ def token(request: HttpRequest) -> HttpResponse:
     return json_response(members) if status == 200 else _library_error(request, members)
 
 
-@csrf_exempt
-@sensitive_post_parameters()
-@require_POST
+@endpoint
 def revoke(request: HttpRequest) -> HttpResponse:
     """Revoke a token of the client and all tokens of the same sign-in (RFC 7009)."""
     with transaction.atomic():
@@ -75,9 +69,7 @@ def _library_error(request: HttpRequest, members: dict[str, Any]) -> HttpRespons
     return response
 
 
-@csrf_exempt
-@sensitive_post_parameters()
-@require_POST
+@endpoint
 def introspect(request: HttpRequest) -> HttpResponse:
     """Introspect a token (RFC 7662) for a resource server in another process.
 
@@ -90,7 +82,7 @@ def introspect(request: HttpRequest) -> HttpResponse:
         return response
     bearer = request.POST.get("token")
     if not bearer:
-        return error_response("invalid_request", "token is missing.")
+        raise RefusalError("token is missing.")
     return json_response(
         introspection_response(bearer, origin=settings.PDPP_PUBLIC_URL, now=timezone.now())
     )
@@ -149,21 +141,15 @@ def server_metadata(issuer: str) -> dict[str, Any]:
     }
 
 
-@csrf_exempt
-@require_POST
+@endpoint
 def register(request: HttpRequest) -> HttpResponse:
     """Register a client (RFC 7591) and return the stored metadata; this gives no access by itself."""
     if len(request.body) > limits.REGISTRATION_BYTES:
-        return error_response("invalid_client_metadata", "The client metadata is too large.")
-    try:
-        metadata = clients.validate_client_metadata(_parse_json(request.body))
-        row, secret = requests.register_dynamic_client(
-            metadata, address=request.META.get("REMOTE_ADDR", ""), now=timezone.now()
-        )
-    except clients.InvalidClientMetadataError as error:
-        return error_response(error.error, str(error))
-    except RateLimitExceeded as error:
-        return rate_limited_response(error)
+        raise clients.InvalidClientMetadataError("The client metadata is too large.")
+    metadata = clients.validate_client_metadata(_parse_json(request.body))
+    row, secret = requests.register_dynamic_client(
+        metadata, address=request.META.get("REMOTE_ADDR", ""), now=timezone.now()
+    )
     body: dict[str, Any] = {
         **metadata.metadata,
         "client_id": row.client_id,

@@ -17,7 +17,6 @@ from evidence.errors import RateLimitExceeded
 from evidence.models.clients import Client
 from evidence.models.owners import across_owners, current_owner
 from evidence.write.app_data import AppData
-from owner.oauth.codes import delete_expired_families
 from owner.oauth.models import (
     AuthorizationCode,
     FamilyMember,
@@ -26,6 +25,7 @@ from owner.oauth.models import (
     RefreshToken,
     Registration,
 )
+from owner.oauth.tokens import delete_expired_families
 
 HOUR = timedelta(hours=1)
 TOO_MANY_CLIENTS = "Too many clients have been registered in the last hour."

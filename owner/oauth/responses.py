@@ -1,22 +1,23 @@
 """OAuth responses: JSON errors (RFC 6749), message pages and redirects to the client."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render, resolve_url
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST
 
 from evidence.errors import RateLimitExceeded
-from owner.oauth.uris import form_action_source
+from owner.grants.grantable_sources import Resource
+from owner.oauth.uris import form_action_source, single_resource
 from owner.permissions import is_owner, with_security_headers
-
-if TYPE_CHECKING:
-    from owner.oauth.clients import InvalidClientError
 
 CLIENT_CHALLENGE = 'Basic realm="token"'
 DESCRIPTIONS = {
@@ -51,20 +52,50 @@ def default_description(error: str) -> str:
     return DESCRIPTIONS.get(error, f"The request was refused: {error.replace('_', ' ')}.")
 
 
-def client_error_response(error: "InvalidClientError") -> JsonResponse:
-    """Return 400, or 401 for wrong credentials in the Authorization header (RFC 6749, 5.2)."""
-    status = 401 if error.used_header else 400
-    response = error_response("invalid_client", str(error), status=status)
-    if error.used_header:
-        response["WWW-Authenticate"] = CLIENT_CHALLENGE
-    return response
+class RefusalError(Exception):
+    """A request that gets an error for an answer; the message is its description."""
+
+    def __init__(self, message: str, *, error: str = "invalid_request", status: int = 400) -> None:
+        super().__init__(message)
+        self.error, self.status = error, status
 
 
-def rate_limited_response(error: RateLimitExceeded) -> JsonResponse:
-    """Return 429 with a Retry-After header."""
-    response = error_response("slow_down", error.message, status=429)
-    response["Retry-After"] = str(error.extra["retry_after"])
-    return response
+class InvalidClientError(RefusalError):
+    """The client is not known: 400, or 401 for wrong credentials in a header (RFC 6749, 5.2)."""
+
+    def __init__(self, *, used_header: bool) -> None:
+        status = 401 if used_header else 400
+        super().__init__(DESCRIPTIONS["invalid_client"], error="invalid_client", status=status)
+
+
+def required_resource(indicators: Sequence[str], *, default: Resource = "/mcp") -> Resource:
+    """Return the resource that all indicators name. Raises RefusalError for others."""
+    resource = single_resource(indicators, default=default)
+    if resource is None:
+        raise RefusalError("resource must name a resource of this server.", error="invalid_target")
+    return resource
+
+
+def endpoint(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Let clients POST to a view without a session, and answer its refusals as JSON."""
+
+    @csrf_exempt
+    @sensitive_post_parameters()
+    @require_POST
+    @wraps(view)
+    def inner(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except RefusalError as refusal:
+            response = error_response(refusal.error, str(refusal), status=refusal.status)
+            if refusal.error == "invalid_client" and refusal.status == 401:
+                response["WWW-Authenticate"] = CLIENT_CHALLENGE
+        except RateLimitExceeded as error:
+            response = error_response("slow_down", error.message, status=429)
+            response["Retry-After"] = str(error.extra["retry_after"])
+        return response
+
+    return inner
 
 
 @with_security_headers

@@ -1,25 +1,256 @@
-"""Build token responses (RFC 6749) and introspection responses (RFC 7662)."""
+"""Redeem authorization codes, rotate refresh tokens, and build token and introspection responses.
+
+A code or refresh token that is used twice revokes everything that came of its sign-in.
+"""
 
 import base64
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Q
 
 from evidence import limits
-from evidence.access.crypto import ACCESS_PREFIX, OWNER_PREFIX, bearer_digests, digest_for, owner_in
+from evidence.access.crypto import (
+    ACCESS_PREFIX,
+    OWNER_PREFIX,
+    bearer_digests,
+    digest_for,
+    digests_for,
+    new_id,
+    new_secret,
+    owner_in,
+)
 from evidence.access.grant_states import (
     active_grants,
     authorization_detail,
     grant_reference,
+    is_refreshable,
     usable_until,
 )
-from evidence.access.tokens import store_token
+from evidence.access.tokens import revoke_token_id, store_token
 from evidence.models.grants import AccessToken, Grant, Package
 from evidence.models.owners import act_for, current_owner
-from owner.oauth import codes
-from owner.oauth.codes import is_in_ended_family
-from owner.oauth.models import AuthorizationCode, PendingRequest, RefreshFamily, Registration
+from owner.oauth.models import (
+    AuthorizationCode,
+    FamilyMember,
+    PendingRequest,
+    RefreshFamily,
+    RefreshToken,
+    Registration,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshSession:
+    """A valid refresh token and its family, locked until the transaction ends."""
+
+    family: RefreshFamily
+    row: RefreshToken
+
+
+class RefreshTokenReplayed(Exception):  # noqa: N818 names what happened
+    """The refresh token was used long before, and its family was revoked."""
+
+
+class RefreshTokenEnded(Exception):  # noqa: N818 names what happened
+    """The refresh token is unknown or expired, or its grants have ended."""
+
+
+def allows_refresh(package_id: str) -> bool:
+    """Return whether every grant of a package is continuous, not for a single use."""
+    rows = Grant.unscoped.filter(package_id=package_id)
+    return not rows.exclude(access_mode=Grant.AccessMode.CONTINUOUS).exists()
+
+
+def create_family(
+    package: Package, *, registration: Registration, resource: str, scope: str, now: datetime
+) -> RefreshFamily:
+    """Create a family of refresh tokens, without a token yet."""
+    return RefreshFamily.unscoped.create(
+        family_id=new_id("fam_"),
+        registration=registration,
+        package=package,
+        resource=resource,
+        scope=scope,
+        created_at=now,
+    )
+
+
+def lock_refresh_session(
+    refresh_token: str, *, registration: Registration, now: datetime
+) -> RefreshSession:
+    """Lock the family of a refresh token. Call it in a transaction.
+
+    A used token works for ten more seconds, because a host may run several processes or lose a
+    response. Raises ``RefreshTokenEnded``, or ``RefreshTokenReplayed`` after ending the family.
+    """
+    digests = digests_for("refresh token", refresh_token)
+    families = RefreshFamily.unscoped.select_for_update(of=("self",)).select_related("package")
+    family = families.filter(
+        registration=registration,
+        family_id__in=RefreshToken.unscoped.filter(digest__in=digests).values("family_id"),
+    ).first()
+    if family is None:
+        raise RefreshTokenEnded
+    row = RefreshToken.unscoped.get(digest__in=digests)
+    grace = timedelta(seconds=limits.REFRESH_GRACE_SECONDS)
+    if row.replaced_at is not None and row.replaced_at + grace <= now:
+        end_family(family.family_id, now=now)
+        raise RefreshTokenReplayed
+    if family.revoked_at is not None or row.expires_at <= now:
+        raise RefreshTokenEnded
+    if not is_refreshable(family.package_id, now=now):
+        raise RefreshTokenEnded
+    return RefreshSession(family=family, row=row)
+
+
+def mark_replaced(session: RefreshSession, *, now: datetime) -> None:
+    """Mark a refresh token and its siblings as used, unless it was used before.
+
+    Access tokens that came with them expire on their own, because requests may be using them.
+    """
+    if session.row.replaced_at is None:
+        current = RefreshToken.unscoped.filter(family=session.family, replaced_at=None)
+        current.update(replaced_at=now)
+
+
+def extend_family(
+    family: RefreshFamily, *, access_token: str, refresh_token: str, now: datetime
+) -> AccessToken:
+    """Add a refresh token to the family, with an access token that lasts ten minutes."""
+    idle = now + timedelta(seconds=limits.REFRESH_SECONDS)
+    RefreshToken.unscoped.create(
+        digest=digest_for("refresh token", refresh_token),
+        family=family,
+        created_at=now,
+        expires_at=idle,
+    )
+    token = store_token(
+        access_token,
+        package=family.package,
+        resource=family.resource,
+        now=now,
+        expires_at=now + timedelta(seconds=limits.ACCESS_SECONDS),
+    )
+    FamilyMember.unscoped.create(token=token, family=family)
+    return token
+
+
+def end_family(family_id: str, *, now: datetime) -> None:
+    """Revoke a sign-in and its tokens. The grants stay."""
+    RefreshFamily.unscoped.filter(family_id=family_id, revoked_at=None).update(revoked_at=now)
+    _revoke_tokens(family_id, now=now)
+
+
+def revoke_by_token(token: str, *, registration: Registration, now: datetime) -> None:
+    """Revoke the family of a refresh or access token, if the token belongs to the client."""
+    refresh_tokens = RefreshToken.unscoped.filter(digest__in=digests_for("refresh token", token))
+    access_tokens = FamilyMember.unscoped.filter(token__digest__in=bearer_digests(token))
+    families = RefreshFamily.unscoped.filter(registration=registration)
+    for rows in (refresh_tokens, access_tokens):
+        for family in families.filter(family_id__in=rows.values("family_id")):
+            end_family(family.family_id, now=now)
+    AccessToken.unscoped.filter(
+        digest__in=bearer_digests(token),
+        revoked_at=None,
+        package__client_id=registration.client_id,
+    ).update(revoked_at=now)
+
+
+def is_in_ended_family(token: AccessToken) -> bool:
+    """Return whether the sign-in of a token was revoked."""
+    members = FamilyMember.unscoped.filter(token=token)
+    return members.filter(family__revoked_at__isnull=False).exists()
+
+
+def delete_expired_families(now: datetime) -> int:
+    """Delete families whose last refresh token expired long ago. Returns their number."""
+    before = now - timedelta(seconds=limits.REFRESH_SECONDS)
+    alive = RefreshToken.unscoped.filter(replaced_at=None, expires_at__gt=before)
+    deleted, _ = RefreshFamily.unscoped.exclude(family_id__in=alive.values("family_id")).delete()
+    return deleted
+
+
+def _revoke_tokens(family_id: str, *, now: datetime) -> None:
+    members = FamilyMember.unscoped.filter(family_id=family_id)
+    AccessToken.unscoped.filter(token_id__in=members.values("token_id"), revoked_at=None).update(
+        revoked_at=now
+    )
+
+
+CODE_PREFIX = "pdpp_ac_"
+USED_CODE_RETENTION = timedelta(days=1)
+"""Time to keep used codes, so that a second use is detected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeTerms:
+    """What an authorization code was issued for."""
+
+    package_id: str
+    resource: str
+    scope: str
+    redirect_uri: str
+    code_challenge: str
+
+
+def create_code(answer: CodeTerms, *, registration: Registration, now: datetime) -> str:
+    """Return a new code of the owner, and delete codes that expired long ago."""
+    code = new_secret(CODE_PREFIX)
+    AuthorizationCode.unscoped.filter(expires_at__lt=now - USED_CODE_RETENTION).delete()
+    AuthorizationCode.unscoped.create(
+        digest=_digest(code),
+        registration=registration,
+        package_id=answer.package_id,
+        resource=answer.resource,
+        scope=answer.scope,
+        redirect_uri=answer.redirect_uri,
+        code_challenge=answer.code_challenge,
+        created_at=now,
+        expires_at=now + timedelta(seconds=limits.CODE_SECONDS),
+    )
+    return code
+
+
+def redeem_code(
+    code: str, *, registration: Registration, now: datetime
+) -> AuthorizationCode | None:
+    """Use a code up and return it, or None if it is unknown, expired or of another client.
+
+    A second use revokes the tokens of the first, because one of the two uses was not by the client
+    (RFC 6749, 4.1.2). Call it in a transaction.
+    """
+    rows = AuthorizationCode.unscoped.select_for_update(of=("self",)).select_related("package")
+    row = rows.filter(digest=_digest(code), registration=registration).first()
+    if row is None:
+        return None
+    if row.used_at is not None:
+        _revoke_outcome(row, now)
+        return None
+    row.used_at = now
+    row.save(update_fields=["used_at"])
+    return row if row.expires_at > now else None
+
+
+def record_code_outcome(
+    row: AuthorizationCode, *, token: AccessToken, family: RefreshFamily | None
+) -> None:
+    """Store which token and family a code led to."""
+    row.token, row.family = token, family
+    row.save(update_fields=["token", "family"])
+
+
+def _revoke_outcome(row: AuthorizationCode, now: datetime) -> None:
+    if row.family_id is not None:
+        end_family(row.family_id, now=now)
+    elif row.token_id is not None:
+        revoke_token_id(row.token_id, now=now)
+
+
+def _digest(code: str) -> bytes:
+    return digest_for("authorization code", code)
+
 
 Token = dict[str, Any]
 """The token response of oauthlib: ``access_token``, ``refresh_token``, ``expires_in``, ``scope``."""
@@ -37,8 +268,8 @@ def issue_first_tokens(
     if package is None:
         raise TypeError("the request was not approved")
     family = None
-    if codes.allows_refresh(package.pk) and "refresh_token" in registration.grant_types:
-        family = codes.create_family(
+    if allows_refresh(package.pk) and "refresh_token" in registration.grant_types:
+        family = create_family(
             package,
             registration=registration,
             resource=row.resource,
@@ -49,16 +280,16 @@ def issue_first_tokens(
     else:
         stored = _store_unrefreshable(token, package, resource=row.resource, now=now)
     if isinstance(row, AuthorizationCode):
-        codes.record_code_outcome(row, token=stored, family=family)
+        record_code_outcome(row, token=stored, family=family)
     token.update(grant_reference(package.pk, now=now))
     grants = active_grants(package.pk, now=now)
     if len(grants) == 1:
         token["authorization_details"] = [authorization_detail(grants[0])]
 
 
-def rotate_tokens(token: Token, session: codes.RefreshSession, *, now: datetime) -> None:
+def rotate_tokens(token: Token, session: RefreshSession, *, now: datetime) -> None:
     """Store the next tokens of a family and use up its refresh token."""
-    codes.mark_replaced(session, now=now)
+    mark_replaced(session, now=now)
     token["scope"] = session.family.scope
     _store_refreshable(token, session.family, now=now)
     token.update(grant_reference(session.family.package_id, now=now))
@@ -80,7 +311,7 @@ def store_token_once(
 
 
 def _store_refreshable(token: Token, family: RefreshFamily, *, now: datetime) -> AccessToken:
-    return codes.extend_family(
+    return extend_family(
         family,
         access_token=token["access_token"],
         refresh_token=token["refresh_token"],

@@ -5,23 +5,12 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from evidence.api.authentication import public_urls
-from owner.grants.access_request import LOOPBACK_HOSTS, Resource
+from owner.grants.grantable_sources import LOOPBACK_HOSTS, Resource
 
-FORBIDDEN_SCHEMES = frozenset(
-    {
-        "about",
-        "blob",
-        "data",
-        "file",
-        "filesystem",
-        "ftp",
-        "javascript",
-        "vbscript",
-        "view-source",
-        "ws",
-        "wss",
-    }
-)
+FORBIDDEN_SCHEMES = frozenset((
+    "about", "blob", "data", "file", "filesystem", "ftp", "javascript", "vbscript", "view-source",
+    "ws", "wss",
+))  # fmt: skip
 """Schemes that a browser handles itself; other private schemes belong to apps (RFC 8252)."""
 SCOPE = "pdpp:read"
 OFFLINE_SCOPE = "offline_access"

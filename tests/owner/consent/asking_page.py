@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
-from owner.grants.access_request import (
+from owner.grants.grantable_sources import (
     AccessRequest,
     RequestedAccess,
     RequestedStream,

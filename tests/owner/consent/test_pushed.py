@@ -8,7 +8,7 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from owner.oauth.authorization_details import (
+from owner.oauth.authorization_endpoint import (
     InvalidAuthorizationDetailsError,
     parse_authorization_details,
 )

@@ -262,7 +262,7 @@ def test_a_client_cannot_end_the_sign_in_of_another(asking: Asking) -> None:
 
 
 def test_expired_families_are_deleted(asking: Asking) -> None:
-    from owner.oauth.codes import delete_expired_families
+    from owner.oauth.tokens import delete_expired_families
 
     asking.tokens()
     assert delete_expired_families(timezone.now()) == 0

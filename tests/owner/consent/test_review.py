@@ -16,7 +16,7 @@ from evidence.access.tokens import create_token
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant, Package
 from evidence.models.records import Record
-from owner.grants.access_request import RequestedStream, RequestingClient
+from owner.grants.grantable_sources import RequestedStream, RequestingClient
 from tests.owner.consent.asking_page import ASK, asking, detailed, plain
 from tests.owner.pages.browser import Browser, Form, Page
 from tests.owner.pages.giving import named
