@@ -39,11 +39,14 @@ def backups_page(request: HttpRequest) -> HttpResponse:
         if can_back_up:
             schedule.back_up_now(current_owner(), now=timezone.now())
             jobs.notify()
-            messages.success(request, "A backup starts within a few seconds.")
+            messages.success(
+                request, "A backup starts within a few seconds. This page shows its end."
+            )
         else:
             messages.error(request, "Create a recovery key and choose a folder first.")
         return redirect("backups")
     copies = schedule.list_copies(current_owner())
+    is_due = plan.due_at is not None and plan.due_at <= timezone.now()
     is_administrator = owner().is_administrator
     context = {
         "here": "backups",
@@ -52,7 +55,8 @@ def backups_page(request: HttpRequest) -> HttpResponse:
         "folder": folder if is_administrator or not folder else "the administrator's",
         "shows_folders": is_administrator,
         "can_back_up": can_back_up,
-        "is_due": plan.due_at is not None and plan.due_at <= timezone.now(),
+        "is_due": is_due,
+        "is_busy": is_due or any(copy.drill_key is not None for copy in copies),
         "latest": schedule.latest(plan, copies),
         "notices": schedule.notices(plan, copies, now=timezone.now()),
         "copies": [_card(copy) for copy in copies[:LATEST]],

@@ -42,192 +42,10 @@ def doctor(request: HttpRequest) -> HttpResponse:
     return render(request, "owner/connect/check.html", context)
 
 
-SERVER_NAME = "pdpp"
-
-
-@dataclass(frozen=True, slots=True)
-class SetupStep:
-    """An instruction, and a command or value to copy if there is one."""
-
-    text: str
-    command: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SetupGuide:
-    """Steps to connect one app. `needs_public_url` means that the app runs on the internet."""
-
-    key: str
-    app: str
-    steps: tuple[SetupStep, ...]
-    alternatives: tuple[SetupStep, ...] = ()
-    needs_public_url: bool = False
-
-
-def setup_guides(url: str) -> tuple[SetupGuide, ...]:
-    """Return the guides for the server at `url`, in display order."""
-    endpoint = f"{url}/mcp"
-    return (
-        _claude_code(endpoint),
-        _codex(endpoint),
-        _claude_ai(endpoint),
-        _chatgpt(endpoint),
-        _gemini(endpoint),
-        _vs_code(endpoint),
-        _mcp_remote(endpoint),
-        _sdks(endpoint),
-    )
-
-
 def is_public(url: str) -> bool:
     """Return whether apps on the internet may reach `url`: https, and not loopback."""
     parts = urlsplit(url)
     return parts.scheme == "https" and parts.hostname not in LOOPBACK_HOSTS
-
-
-def _claude_code(endpoint: str) -> SetupGuide:
-    return SetupGuide(
-        "claude-code",
-        "Claude Code",
-        (
-            SetupStep(
-                "In a terminal:", f"claude mcp add --transport http {SERVER_NAME} {endpoint}"
-            ),
-            SetupStep("Start Claude Code, choose this server and sign in:", "/mcp"),
-        ),
-        (
-            SetupStep(
-                "For all your projects:",
-                f"claude mcp add --scope user --transport http {SERVER_NAME} {endpoint}",
-            ),
-            _with_token(
-                f"claude mcp add --transport http {SERVER_NAME} {endpoint}"
-                ' --header "Authorization: Bearer $PDPP_TOKEN"'
-            ),
-        ),
-    )
-
-
-def _codex(endpoint: str) -> SetupGuide:
-    return SetupGuide(
-        "codex",
-        "Codex",
-        (
-            SetupStep("In a terminal:", f"codex mcp add {SERVER_NAME} --url {endpoint}"),
-            SetupStep("Then sign in:", f"codex mcp login {SERVER_NAME}"),
-        ),
-        (
-            _with_token(
-                f"codex mcp add {SERVER_NAME} --url {endpoint} --bearer-token-env-var PDPP_TOKEN"
-            ),
-        ),
-    )
-
-
-def _claude_ai(endpoint: str) -> SetupGuide:
-    return SetupGuide(
-        "claude-ai",
-        "claude.ai",
-        (
-            SetupStep(
-                "Open Settings, Connectors, Add custom connector. Enter a name and this address:",
-                endpoint,
-            ),
-            SetupStep("Choose Connect and sign in."),
-        ),
-        needs_public_url=True,
-    )
-
-
-def _chatgpt(endpoint: str) -> SetupGuide:
-    return SetupGuide(
-        "chatgpt",
-        "ChatGPT",
-        (
-            SetupStep(
-                "Open Settings, Apps & Connectors, Advanced settings. Turn on developer mode."
-            ),
-            SetupStep("Create a connector with OAuth and this address:", endpoint),
-            SetupStep("Sign in, then choose it in a chat under Developer mode."),
-        ),
-        needs_public_url=True,
-    )
-
-
-def _gemini(endpoint: str) -> SetupGuide:
-    return SetupGuide(
-        "gemini-cli",
-        "Gemini CLI",
-        (
-            SetupStep(
-                "In a terminal:",
-                f"gemini mcp add -s user --transport http {SERVER_NAME} {endpoint}",
-            ),
-            SetupStep("Start Gemini CLI and sign in:", f"/mcp auth {SERVER_NAME}"),
-        ),
-        (
-            _with_token(
-                f"gemini mcp add -s user --transport http"
-                f' -H "Authorization: Bearer $PDPP_TOKEN" {SERVER_NAME} {endpoint}'
-            ),
-        ),
-    )
-
-
-def _vs_code(endpoint: str) -> SetupGuide:
-    server = f'{{"name":"{SERVER_NAME}","type":"http","url":"{endpoint}"}}'
-    return SetupGuide(
-        "vs-code",
-        "VS Code",
-        (
-            SetupStep("In a terminal:", f"code --add-mcp '{server}'"),
-            SetupStep("VS Code asks you to sign in when a chat first uses it."),
-        ),
-        (
-            SetupStep(
-                "For one project, in .vscode/mcp.json:",
-                f'{{"servers": {{"{SERVER_NAME}": {{"type": "http", "url": "{endpoint}"}}}}}}',
-            ),
-        ),
-    )
-
-
-def _mcp_remote(endpoint: str) -> SetupGuide:
-    arguments = f'"-y", "mcp-remote", "{endpoint}"'
-    if endpoint.startswith("http://"):
-        arguments += ', "--allow-http"'
-    return SetupGuide(
-        "mcp-remote",
-        "Apps that only start local servers (mcp-remote)",
-        (
-            SetupStep(
-                "In the server list of the app's settings:",
-                f'{{"mcpServers": {{"{SERVER_NAME}": {{"command": "npx", "args": [{arguments}]}}}}}}',
-            ),
-            SetupStep("Start the app. Your browser opens and you sign in."),
-        ),
-    )
-
-
-def _sdks(endpoint: str) -> SetupGuide:
-    return SetupGuide(
-        "sdks",
-        "Your own app, with an SDK",
-        (
-            SetupStep("Give the client this address. It discovers the sign-in page:", endpoint),
-            SetupStep("For example, list everything with FastMCP:", f"fastmcp list {endpoint}"),
-        ),
-        (
-            SetupStep(
-                "Without a browser, send a grant's token in this header:",
-                "Authorization: Bearer $PDPP_TOKEN",
-            ),
-        ),
-    )
-
-
-def _with_token(command: str) -> SetupStep:
-    return SetupStep("Without a browser, with a token from “Give access”:", command)
 
 
 MAX_PROGRESS_AGE = timedelta(hours=24)
@@ -241,12 +59,6 @@ class ConnectionProgress:
     signed_in: str = ""
     called: str = ""
 
-    @property
-    def stage(self) -> str:
-        if self.called:
-            return "called"
-        return "signed-in" if self.client else "waiting"
-
 
 @require_safe
 @owner_required
@@ -257,20 +69,12 @@ def connect(request: HttpRequest) -> HttpResponse:
     context = {
         "here": "connect",
         "endpoint": f"{url}/mcp",
-        "guides": setup_guides(url),
+        "is_http": url.startswith("http://"),
         "is_public": is_public(url),
         "since": since.isoformat(),
         "progress": connection_progress(since),
     }
     return render(request, "owner/connect/setup.html", context)
-
-
-@require_safe
-@owner_required
-def connect_status(request: HttpRequest) -> HttpResponse:
-    """Render the progress alone, for the page's script."""
-    progress = connection_progress(_since(request, timezone.now()))
-    return render(request, "owner/connect/progress.html", {"progress": progress})
 
 
 def connection_progress(since: datetime) -> ConnectionProgress:

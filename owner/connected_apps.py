@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -249,7 +250,8 @@ class AppAction:
     button: str
     success: str
     run: Callable[[str, datetime], object]
-    is_destructive: bool = False
+    undo: str = ""
+    """The name of the action that undoes this one; without any, it cannot be undone."""
 
 
 APP_ACTIONS = {
@@ -259,6 +261,7 @@ APP_ACTIONS = {
         "Pause",
         "{} is paused and cannot read anything.",
         lambda client_id, now: pause_client(client_id, now=now),
+        "app-resume",
     ),
     "resume": AppAction(
         "Resume {}?",
@@ -266,6 +269,7 @@ APP_ACTIONS = {
         "Resume",
         "{} can read again.",
         lambda client_id, now: resume_client(client_id),
+        "app-pause",
     ),
     "disconnect": AppAction(
         "Disconnect {}?",
@@ -274,7 +278,6 @@ APP_ACTIONS = {
         "Disconnect",
         "{} is disconnected.",
         lambda client_id, now: revoke_client(client_id, now=now),
-        is_destructive=True,
     ),
 }
 
@@ -302,7 +305,10 @@ def app_action(request: HttpRequest, name: str) -> HttpResponse:
     app = _app_or_404(request.GET.get("client", ""), now)
     if request.method == "POST":
         action.run(app.client_id, now)
-        messages.success(request, action.success.format(app.name))
+        # Undoing a pause would also resume what was paused before it.
+        undo = None if name == "pause" and app.has_paused_grant else action.undo
+        address = undo and reverse(undo, query={"client": app.client_id})
+        messages.success(request, action.success.format(app.name), extra_tags=address or "")
         return redirect("connected-apps")
     context = {
         "here": "connected-apps",

@@ -562,18 +562,9 @@ def _watch(request: HttpRequest, upload: Upload) -> HttpResponse:
         "upload": state,
         "runs": _runs(upload),
         "is_going_on": state.phase == "wanted",
-        "progress_url": reverse("import-progress", args=[upload.upload_id]),
         "seconds": REFRESH_SECONDS,
     }
     return _page(request, "progress", title=state.name, context=context)
-
-
-@owner_required
-def progress(request: HttpRequest, upload_id: str) -> HttpResponse:
-    """The same for scripts."""
-    upload = _upload(upload_id)
-    runs = [{"text": run.text, "percent": run.percent} for run in _runs(upload)]
-    return JsonResponse({"is_going_on": upload.state.phase == "wanted", "runs": runs})
 
 
 @owner_required

@@ -22,7 +22,7 @@ from owner.backups import (
     recovery_key_page,
     schedule_page,
 )
-from owner.connect_page import connect, connect_status, doctor
+from owner.connect_page import connect, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
 from owner.connections_page import connection_page, connections_page, keep
 from owner.grants import grant_pages
@@ -30,7 +30,7 @@ from owner.grants.give_access_page import give_access, narrow_page
 from owner.grants.permission_page import permission_page
 from owner.home_page import remove_demo_data
 from owner.household import owners_page, remove_owner
-from owner.imports import add_slice, answer_question, look, progress, report, send
+from owner.imports import add_slice, answer_question, look, report, send
 from owner.live_accounts import (
     account_choices,
     account_list,
@@ -42,18 +42,12 @@ from owner.live_accounts import (
 )
 from owner.notifications_page import add_channel, notifications_page
 from owner.oauth.authorization_endpoint import authorize, push
-from owner.oauth.device_flow import (
-    agent_connect,
-    device,
-    device_authorization,
-    poll_token,
-)
+from owner.oauth.device_flow import agent_connect, device, device_authorization, poll_token
 from owner.oauth.endpoints import authorization_server, introspect, register, revoke, token
 from owner.preferences import preferences
 from owner.records.browse_page import record_list
 from owner.records.day_page import day_page, today_page
 from owner.records.erasure_pages import ask, receipts_page, watch
-from owner.records.erasure_pages import progress as erasure_progress
 from owner.records.people_pages import (
     merge_people,
     people_page,
@@ -91,11 +85,9 @@ urlpatterns = [
     path("register", register),
     path("connect", connect, name="connect"),
     path("connect/doctor", doctor, name="connect-doctor"),
-    path("connect/status", connect_status, name="connect-status"),
     path("imports", send, name="imports"),
     path("imports/slice", add_slice, name="import-slice"),
     path("imports/upload/<str:upload_id>", look, name="import-upload"),
-    path("imports/upload/<str:upload_id>/progress", progress, name="import-progress"),
     path("imports/waiting/<str:waiting_id>", answer_question, name="import-waiting"),
     path("imports/<str:run_id>", report, name="import-report"),
     path("connections", connections_page, name="connections"),
@@ -136,7 +128,6 @@ urlpatterns = [
     path("erase", ask, name="erase"),
     path("erasures", receipts_page, name="erasures"),
     path("erasures/<str:erasure_id>", watch, name="erasure"),
-    path("erasures/<str:erasure_id>/progress", erasure_progress, name="erasure-progress"),
     path("html/<str:connection_id>/<str:stream>", record_html, name="record-html"),
     path("files/<str:connection_id>/<path:blob_id>", record_file, name="record-file"),
     path("ask/<str:token>", permission_page, name="permission-request"),

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
@@ -111,23 +111,13 @@ def receipts_page(request: HttpRequest) -> HttpResponse:
 def watch(request: HttpRequest, erasure_id: str) -> HttpResponse:
     """How far an erasure is, and then its receipt."""
     erasure = _known(erasure_id)
-    progress = reverse("erasure-progress", args=[erasure_id])
     context = {
         "erasure": _lines(erasure, _labels()),
         "percent": _percent(request, erasure),
-        "progress_url": f"{progress}?{request.GET.urlencode()}",
         "seconds": REFRESH_SECONDS,
     }
     title = "Erasing" if erasure.finished_at is None else "Erased"
     return page(request, "erasing/progress", title=title, context=context)
-
-
-@owner_required
-def progress(request: HttpRequest, erasure_id: str) -> HttpResponse:
-    """The same for scripts."""
-    erasure = _known(erasure_id)
-    run = {"text": _lines(erasure, {})["removed"], "percent": _percent(request, erasure)}
-    return JsonResponse({"is_going_on": erasure.finished_at is None, "runs": [run]})
 
 
 def _begun(of: ErasureScope, where: Mapping[str, str], *, tombstones: bool) -> Erasure:

@@ -112,12 +112,9 @@ OTHER_TESTS = {"", "login", "login/second", "oauth/authorize", "authorize", "set
 
 NO_PAGES = {
     "docs/",  # draws itself with the library of the API's documentation
-    "connect/status",  # a part of the page
     "activity/export.<str:name>",
     "files/<str:connection_id>/<path:blob_id>",
     "html/<str:connection_id>/<str:stream>",  # the frame of a mail
-    "erasures/<str:erasure_id>/progress",
-    "imports/upload/<str:upload_id>/progress",
     "admin/",
     "admin/<app_label>/",
     "admin/<url>",

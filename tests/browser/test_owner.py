@@ -226,17 +226,22 @@ def test_an_app_asks_for_more_and_the_owner_answers_from_the_link(
     wait_for(browser, "You answered this on")
 
 
-@pytest.mark.parametrize("deed", ["Pause", "Disconnect"])
-def test_an_app_is_stopped_in_two_presses(
-    served: World, live_server: Any, browser: Chrome, deed: str
+def test_an_app_is_paused_in_one_press_and_disconnected_in_two(
+    served: World, live_server: Any, browser: Chrome
 ) -> None:
     browser.get(f"{live_server.url}/connected")
     sign_in(browser)
     wait_for(browser, "Connected apps")
-    press(browser, deed)  # of Bob, who comes first
-    wait_for(browser, f"{deed} Bob?")
-    press(browser, deed)
-    wait_for(browser, "Bob is")
+    press(browser, "Pause")  # of Bob, who comes first
+    wait_for(browser, "Bob is paused")
+    assert served.get(MESSAGES, "bob").status == 403
+    press(browser, "Undo")
+    wait_for(browser, "Bob can read again")
+    assert served.get(MESSAGES, "bob").status == 200
+    press(browser, "Disconnect")
+    wait_for(browser, "Disconnect Bob?")
+    press(browser, "Disconnect")
+    wait_for(browser, "Bob is disconnected")
 
     assert served.get(MESSAGES, "bob").status == 403
     assert served.get("/v1/streams/transactions/records", "charlie").status == 200

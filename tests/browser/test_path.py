@@ -161,8 +161,6 @@ def pause(visitor: Visitor) -> None:
     visitor.press("Apps")
     wait_for(visitor.browser, "Connected apps")
     visitor.press("Pause")
-    wait_for(visitor.browser, "Pause Scribe?")
-    visitor.press("Pause")
     wait_for(visitor.browser, "Scribe is")
 
 

@@ -144,10 +144,8 @@ def values(household: Household, tmp_path: Path, settings: Any) -> dict[str, str
 
 
 OTHER_ADDRESSES = (
-    "/connect/status", "/activity/export.json", "/owners/{owner}/remove",
+    "/activity/export.json", "/owners/{owner}/remove",
     "/html/{personal}/messages?key=m1", "/files/{personal}/blb_1", "/ask/{ask}", "/set-up/x/",
-    "/erasures/{erasure}/progress",
-    "/imports/upload/{upload}/progress",
 )  # fmt: skip
 
 

@@ -1,5 +1,4 @@
-// Sends files in slices, also those dropped on the page, and follows an import. Without it a smaller file is sent whole, and
-// the page of an import loads itself again.
+// Sends files in slices, also those dropped on the page. Without it a smaller file is sent whole.
 "use strict";
 const SLICE = 8 * 1024 * 1024;
 
@@ -59,21 +58,4 @@ if (form) {
     form.classList.remove("dropping");
     sendAll(form, [...event.dataTransfer.files]);
   });
-}
-
-const followed = document.getElementById("progress");
-if (followed && followed.dataset.progress) {
-  const timer = setInterval(async () => {
-    const told = await (await fetch(followed.dataset.progress)).json();
-    const rows = followed.querySelectorAll(".run");
-    if (!told.is_going_on || told.runs.length !== rows.length) {
-      clearInterval(timer);
-      location.reload();
-      return;
-    }
-    told.runs.forEach((run, number) => {
-      rows[number].querySelector("progress").value = run.percent;
-      rows[number].querySelector("span").textContent = run.text;
-    });
-  }, 1000);
 }

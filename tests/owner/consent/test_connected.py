@@ -1,6 +1,7 @@
 """Connected apps: what they show, and that pausing, narrowing and ending hold at once."""
 
 import datetime as dt
+import re
 
 import pytest
 from django.contrib.auth.models import User
@@ -46,7 +47,7 @@ def prefix(form: Form, stream: str) -> str:
 
 @pytest.mark.parametrize(
     "page",
-    ["/connect", "/connect/doctor", "/connect/status", "/connected", "/connected/pause", "/connected/resume",
+    ["/connect", "/connect/doctor", "/connected", "/connected/pause", "/connected/resume",
      "/connected/end", "/connected/narrow"],
 )  # fmt: skip
 def test_every_page_requires_the_owner(world: World, page: str) -> None:
@@ -114,6 +115,19 @@ def test_paused_app_reads_nothing_until_resumed(world: World, alice: Browser) ->
 
     assert "Bob can read again." in do(alice, world, "resume", "bob").text
     assert world.get(MESSAGES, "bob").status == 200
+
+
+def test_a_pause_is_undone_unless_something_was_paused_before(world: World, alice: Browser) -> None:
+    def undo(page: Page) -> list[Form]:
+        [note] = re.findall(r'<div class="note good.*?</div>', page.html, re.DOTALL)
+        return [each for each in page.own_forms if f'action="{each.action}"' in note][:1]
+
+    paused = do(alice, world, "pause", "dora")
+    assert "Dora can read again." in alice.press(undo(paused)[0]).text
+    assert world.get("/v1/streams/transactions/records", "dora").status == 200
+
+    Grant.unscoped.filter(pk=world.grants["dora"][0].pk).update(paused_at=timezone.now())
+    assert undo(do(alice, world, "pause", "dora")) == []
 
 
 def test_disconnected_app_reads_nothing(world: World, alice: Browser) -> None:

@@ -162,6 +162,7 @@ def test_schedule_is_saved_and_shown(world: World, alice: Browser, tmp_path: Pat
     page = alice.press(form(page))
     assert "A backup starts within a few seconds." in page.text
     assert "starts in a moment" in page.text
+    assert any("data-follow" in given for _, given in page.elements)
 
 
 @pytest.mark.parametrize(

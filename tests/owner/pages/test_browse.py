@@ -414,14 +414,8 @@ def tracker(world: World) -> str:
         return "cin_track", "stops", data
 
     def purchase(key: str, day: str, kind: str, paid: float, money: str) -> Any:
-        data = {
-            "id": key,
-            "shop": f"Shop {key}",
-            "kind": kind,
-            "paid": paid,
-            "money": money,
-            "on": day,
-        }
+        data = {"id": key, "shop": f"Shop {key}", "kind": kind, "paid": paid, "money": money,
+                "on": day}  # fmt: skip
         return "cin_track", "purchases", data
 
     world.put(

@@ -86,19 +86,18 @@ def test_once_confirmed_it_is_imported_and_reported(
     waiting = alice.press(form, "start")
     assert "The import starts shortly" in waiting.text
     assert 'http-equiv="refresh"' in waiting.html
+    assert any("data-follow" in given for _, given in waiting.elements)
 
     work(imports)
 
     done = alice.open(waiting.address)
     assert "From the browser Finished: 17 new records" in done.text
     assert "refresh" not in done.html
+    assert not any("data-follow" in given for _, given in done.elements)
     report = alice.open(done.link("Report"))
     assert "message 5, at byte" in report.text
     assert "The date is invalid" in report.text
     assert "box.mbox From the browser" in alice.open(IMPORTS).text
-    told = alice.http.get(waiting.address + "/progress").json()
-    assert told["is_going_on"] is False
-    assert told["runs"][0]["percent"] == 100
 
 
 def test_what_only_the_owner_knows_is_asked(

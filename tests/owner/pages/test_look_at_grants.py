@@ -22,12 +22,8 @@ def lines(page: Page) -> list[str]:
 @pytest.fixture
 def ended(world: World) -> World:
     """Next to the cast's: a grant that has run out, one that was revoked, one superseded."""
-    request = GrantRequest(
-        connection_ids=[BANK],
-        streams=[StreamRequest(name="transactions")],
-        purpose_description="Taxes of 2026",
-        expires_at=timezone.now() - dt.timedelta(minutes=1),
-    )
+    request = GrantRequest(connection_ids=[BANK], streams=[StreamRequest(name="transactions")],
+        purpose_description="Taxes of 2026", expires_at=timezone.now() - dt.timedelta(minutes=1))  # fmt: skip
     world.grant("eve", request)
     world.grant("fred", GrantRequest(connection_ids=[BANK], streams=request.streams))
     revoke_grant(world.grants["fred"][0].pk, now=timezone.now())
