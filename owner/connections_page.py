@@ -1,4 +1,4 @@
-"""Connections: a list, and a page to rename, pause or revoke one, with its streams and how long they are kept."""
+"""Connections: a list, and a page to change one; how long records are kept, and what each takes on disk."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.views.decorators.http import require_safe
 
 from evidence import limits
 from evidence.access.grant_text import humanize, stream_label
@@ -21,6 +22,7 @@ from evidence.models.connections import Connection, StreamState
 from evidence.models.owners import current_owner
 from evidence.models.sources import load_declarations
 from evidence.write.connections import is_name_taken, set_languages, validate_identities
+from evidence.write.disk_usage import disk_usage
 from evidence.write.erasure_orders import ErasureScope
 from evidence.write.retention import MAX_DAYS, retention_periods, set_retention
 from evidence.write.targets import connection_targets
@@ -28,7 +30,7 @@ from owner.form_fields import PlainForm, language_choices, set_choices, validate
 from owner.permissions import owner_required
 from owner.records import erasure_pages
 from owner.records.record_summaries import stream_url
-from owner.site import page
+from owner.site import owner, page
 from owner.text import format_time, pluralize
 
 Status = Connection.Status
@@ -256,3 +258,37 @@ def _streams(connection: Connection) -> dict[str, str]:
     stored = retention_periods(connection.pk)
     named = {name: stream_label(stream) for name, stream in _declared(connection).items()}
     return {name: humanize(name) for name in stored if name and name not in named} | named
+
+
+@require_safe
+@owner_required
+def storage_page(request: HttpRequest) -> HttpResponse:
+    usage = disk_usage()
+    sources: dict[str, list[dict[str, Any]]] = {}
+    for connection in Connection.unscoped.select_related("source"):
+        sizes = {
+            "records": usage.records[connection.pk],
+            "files": usage.files[connection.pk],
+            "index": usage.index[connection.pk],
+        }
+        line = {"name": connection.display_name, "is_demo": connection.demo, **sizes}
+        line["total"] = sum(sizes.values())
+        sources.setdefault(connection.source.display_name, []).append(line)
+    groups: list[dict[str, Any]] = [
+        {
+            "source": name,
+            "total": sum(line["total"] for line in lines),
+            "connections": sorted(lines, key=lambda line: (-line["total"], line["name"])),
+        }
+        for name, lines in sources.items()
+    ]
+    groups.sort(key=lambda group: (-group["total"], group["source"]))
+    lines = [line for group in groups for line in group["connections"]]
+    context = {
+        "here": "storage",
+        "total": usage.total,
+        "limit": owner().disk_limit_bytes,
+        "groups": groups,
+        "largest": max((line["total"] for line in lines), default=0) or 1,
+    }
+    return render(request, "owner/storage.html", context)

@@ -101,7 +101,7 @@ def _set_up_links(owner_id: str, now: datetime) -> Iterator[Attention]:
         yield Attention(
             f"A set-up link for your account was made on the server on {made}.",
             "Change your password if that was not you",
-            reverse("admin:password_change"),
+            reverse("password"),
         )
 
 

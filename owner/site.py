@@ -23,8 +23,6 @@ class OwnerSite(AdminSite):
     site_header = "PDPP"
     site_title = "PDPP"
     index_title = "Admin"
-    password_change_template = "owner/accounts/password.html"  # noqa: S105 - a template
-    password_change_done_template = password_change_template
     site_url = None
     enable_nav_sidebar = False
 

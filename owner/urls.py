@@ -1,17 +1,20 @@
 """URLs of the owner's pages and of the authorization server."""
 
 from django.urls import path
+from django.views.generic import RedirectView
 
 from owner import admin as admin  # registers the admin pages
 from owner.accounts.setup import set_up
 from owner.accounts.sign_in import (
     add_passkey,
+    change_password,
     confirm,
     passkey_options,
     remove_passkey,
     second_factor_check,
     second_factor_page,
     sign_in,
+    sign_out,
 )
 from owner.activity.activity_page import activity_page, reading_page
 from owner.activity.export import export
@@ -24,7 +27,7 @@ from owner.backups import (
 )
 from owner.connect_page import connect, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
-from owner.connections_page import connection_page, connections_page, keep
+from owner.connections_page import connection_page, connections_page, keep, storage_page
 from owner.grants import grant_pages
 from owner.grants.give_access_page import give_access, narrow_page
 from owner.grants.permission_page import permission_page
@@ -44,6 +47,7 @@ from owner.notifications_page import add_channel, notifications_page
 from owner.oauth.authorization_endpoint import authorize, push
 from owner.oauth.device_flow import agent_connect, device, device_authorization, poll_token
 from owner.oauth.endpoints import authorization_server, introspect, register, revoke, token
+from owner.permissions import owner_required
 from owner.preferences import preferences
 from owner.records.browse_page import record_list
 from owner.records.day_page import day_page, today_page
@@ -57,12 +61,16 @@ from owner.records.people_pages import (
 from owner.records.record_files import record_file, record_html
 from owner.records.record_page import record_page, who_can_see
 from owner.records.search_page import search_page
-from owner.storage_page import storage_page
 
 urlpatterns = [
     path(".well-known/oauth-authorization-server", authorization_server),
     path("set-up/<str:token>/", set_up, name="set-up"),
     path("login", sign_in, name="login"),
+    path("logout", sign_out, name="sign-out"),
+    path("password", change_password, name="password"),
+    # The links of Django's admin lead to the same pages.
+    path("admin/logout/", sign_out),
+    path("admin/password_change/", owner_required(RedirectView.as_view(pattern_name="password"))),
     path("login/second", second_factor_check, name="second-factor"),
     path("login/confirm", confirm, name="confirm"),
     path("second-factor", second_factor_page, name="second-factor-settings"),

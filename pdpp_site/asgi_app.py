@@ -7,13 +7,14 @@ import asyncio
 import contextlib
 import functools
 import logging
-import secrets
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from typing import Any
 
 import orjson
 from django.conf import settings
+from django.core.handlers.wsgi import WSGIRequest
 from django.http.request import split_domain_port, validate_host
 from django.utils import timezone
 
@@ -22,7 +23,7 @@ from evidence.api.authentication import METADATA_PATH, ON_ACCEPTED_KEY, public_u
 from evidence.errors import ApiException, MisdirectedRequest
 from mcp_adapter.streamable_http import EVENT_PATHS, MCP_PATHS, McpEndpoint
 from operations import access_log, health, schema_version
-from pdpp_site import security_headers
+from pdpp_site import security_headers, views
 from pdpp_site.connections import RunningRequests
 from pdpp_site.fair_queue import Callers, FairQueue
 from pdpp_site.mcp_endpoints import QueuePlace, queue_place
@@ -36,6 +37,7 @@ from pdpp_site.wsgi_bridge import (
     Send,
     WsgiApplication,
     WsgiBridge,
+    build_environ,
 )
 
 logger = logging.getLogger(__name__)
@@ -101,12 +103,12 @@ class AsgiApp:
         except ApiException as error:
             if started:
                 raise
-            await _send_error(send, error, challenge=_challenge(scope))
+            await _send_error(scope, send, error)
         except Exception:
             logger.exception("A request failed outside Django.")
             if started:
                 raise
-            await _send_error(send, error_responses.InternalError())
+            await _send_error(scope, send, error_responses.InternalError())
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
@@ -115,7 +117,7 @@ class AsgiApp:
         elif path == "/readyz":
             await self._answer_ready(send)
         elif not _host_allowed(scope):
-            await _send_error(send, MisdirectedRequest())
+            await _send_error(scope, send, MisdirectedRequest())
         elif path in MCP_PATHS:
             await self._answer_mcp(self._endpoint, scope, receive, send)
         elif self._events is not None and path in EVENT_PATHS:
@@ -220,30 +222,24 @@ def _challenge(scope: Scope) -> str:
     return f'{challenge}, error="invalid_token"' if token_sent else challenge
 
 
-async def _send_error(send: Send, error: ApiException, *, challenge: str = "") -> None:
-    """Send an API error for a request that does not reach Django."""
-    request_id = f"req_{secrets.token_hex(10)}"
+async def _send_error(scope: Scope, send: Send, error: ApiException) -> None:
+    """Send an error for a request that does not reach Django: a page for browsers, else JSON."""
     # connections.py discards the rest of the body for a while: a client that is cut off while it sends
     # would not read this response.
-    headers = {"request-id": request_id, "x-request-id": request_id}
-    status = error_responses.STATUS[error.code]
-    if status == 401:
-        headers["www-authenticate"] = challenge
-    if status in (429, 503):
-        headers["retry-after"] = error_responses.RETRY_SECONDS
-    body = error_responses.error_body(error, request_id=request_id)
-    await _send_json(send, status=status, body=body, headers=headers)
+    request = WSGIRequest(build_environ(scope, body=RequestBody(BytesIO(), 0)))
+    response = views.error_response(request, error)
+    if response.status_code == 401:
+        response["WWW-Authenticate"] = _challenge(scope)
+    headers = {name.lower(): value for name, value in response.items()}
+    await _send(send, response.status_code, response.content, headers)
 
 
-async def _send_json(
-    send: Send, *, status: int, body: Any, headers: Mapping[str, str] | None = None
-) -> None:
-    content = orjson.dumps(body)
-    all_headers = {
-        "content-type": "application/json",
-        "content-length": str(len(content)),
-        "cache-control": "no-store",
-    } | dict(headers or {})
+async def _send_json(send: Send, *, status: int, body: Any) -> None:
+    await _send(send, status, orjson.dumps(body), {"content-type": "application/json"})
+
+
+async def _send(send: Send, status: int, content: bytes, headers: Mapping[str, str]) -> None:
+    all_headers = {"content-length": str(len(content)), "cache-control": "no-store", **headers}
     encoded = [(name.encode(), value.encode()) for name, value in all_headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": encoded})
     await send({"type": "http.response.body", "body": content})

@@ -26,6 +26,8 @@ TITLES = {
     403: "Not allowed",
     404: "Page not found",
     405: "Wrong address",
+    413: "Too large",
+    429: "Too many requests",
     500: "Something went wrong",
     503: "Try again in a moment",
 }
@@ -72,7 +74,8 @@ def error_response(request: HttpRequest, error: ApiException) -> HttpResponse:
     request_id = f"req_{secrets.token_hex(10)}"
     status = error_responses.STATUS[error.code]
     if request.get_preferred_type(["application/json", "text/html"]) == "text/html":
-        context = {"title": TITLES[status], "text": error.message, "request_id": request_id}
+        title = TITLES.get(status, TITLES[400])
+        context = {"title": title, "text": error.message, "request_id": request_id}
         page = render_to_string("pdpp_site/failed.html", context)
         response = HttpResponse(page, status=status, headers=PAGE_HEADERS)
     else:
@@ -80,7 +83,7 @@ def error_response(request: HttpRequest, error: ApiException) -> HttpResponse:
             error_responses.error_body(error, request_id=request_id), status=status
         )
     response["Request-Id"] = response["X-Request-Id"] = request_id
-    if status == 503:
+    if status in (429, 503):
         response["Retry-After"] = error_responses.RETRY_SECONDS
     return response
 

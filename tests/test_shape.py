@@ -61,7 +61,6 @@ SQL = (
     "pdpp_site/management/commands/keys.py",  # encrypts the secrets of every owner again
     "demo/",
     "operations/backup/table_copy.py",  # copies whole tables, sealed to the owner's key
-    "owner/storage_page.py",  # bytes by connection, no value
 )
 
 BUDGETS = ROOT / "tests" / "budgets.toml"

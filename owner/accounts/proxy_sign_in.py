@@ -79,21 +79,10 @@ def confirmation_url(next_url: str) -> str:
     return f"{reverse('confirm')}?{urlencode({REDIRECT_FIELD_NAME: next_url})}"
 
 
-PROTECTED = frozenset(
-    {
-        "remove-demo",
-        "notification-add",
-        "erase",
-        "retention",
-        "give-access",
-        "grant-token",
-        "admin:password_change",
-        "second-factor-settings",
-        "backup-key",
-        "backup-schedule",
-        "owner-remove",
-    }
-)
+PROTECTED = frozenset((
+    "remove-demo", "notification-add", "erase", "retention", "give-access", "grant-token", "password",
+    "second-factor-settings", "backup-key", "backup-schedule", "owner-remove",
+))  # fmt: skip
 """Pages that erase, create keys or change how the owner signs in."""
 PROTECTED_FORMS = frozenset({"account", "account-choices", "owners"})
 """Pages whose forms can delete records, replace a password or invite."""

@@ -8,9 +8,16 @@ import segno
 from django import forms
 from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.contrib.auth.models import User
-from django.contrib.auth.views import LoginView, RedirectURLMixin, redirect_to_login
+from django.contrib.auth.views import (
+    LoginView,
+    LogoutView,
+    PasswordChangeView,
+    RedirectURLMixin,
+    redirect_to_login,
+)
+from django.contrib.messages.views import SuccessMessageMixin
 from django.core.exceptions import ValidationError
 from django.http import (
     Http404,
@@ -209,6 +216,16 @@ class SecondFactorView(CodeView):
 second_factor_check = with_security_headers(
     SecondFactorView.as_view(next_page=reverse_lazy("home"))
 )
+
+
+class PasswordView(SuccessMessageMixin[PasswordChangeForm], PasswordChangeView):
+    template_name = "owner/accounts/password.html"
+    success_url = reverse_lazy("preferences")
+    success_message = "Your password was changed."
+
+
+change_password = owner_required(PasswordView.as_view())
+sign_out = owner_required(LogoutView.as_view(next_page=reverse_lazy("home")))
 
 
 def passkey_context(user: User) -> dict[str, Any]:

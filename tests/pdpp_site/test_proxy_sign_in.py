@@ -220,7 +220,7 @@ PROTECTED = (
     "/notifications/add/mail",
     "/connected/give",
     f"/retention?connection={PERSONAL}",
-    "/admin/password_change/",
+    "/password",
     "/second-factor",
     "/backups/key",
     "/backups/schedule",

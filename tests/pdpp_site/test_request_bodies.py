@@ -104,6 +104,15 @@ def test_a_form_over_64_kib_is_refused_whatever_its_headers_claim(
     assert str(DEFAULT_BYTES) in body["error"]["message"]
 
 
+def test_a_browser_gets_a_page_of_a_body_that_is_too_large() -> None:
+    with taken() as web, web.dial() as line:
+        line.sendall(head("/login", "Accept: text/html", length=DEFAULT_BYTES + 1))
+        said = b"".join(iter(lambda: line.recv(65_536), b""))
+
+    assert said.startswith(b"HTTP/1.1 413 ")
+    assert b"<h1>Too large</h1>" in said
+
+
 def test_a_client_that_sends_on_reads_why_its_body_was_refused() -> None:
     with taken() as web, contextlib.closing(web.connect()) as connection:
         connection.request("POST", "/oauth/token", body=b"x" * LIMIT)

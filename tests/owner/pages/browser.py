@@ -81,7 +81,7 @@ class Page(HTMLParser):
     @property
     def own_forms(self) -> list[Form]:
         """The forms of the page's content; those to search and log out are on every page."""
-        everywhere = ("/admin/logout/", "/search")
+        everywhere = ("/logout", "/search")
         return [each for each in self.forms if not each.action.endswith(everywhere)]
 
     def link(self, words: str) -> str:

@@ -34,9 +34,7 @@ def test_share_follows_the_bytes_and_not_the_number_of_records(world: World) -> 
 
 
 def test_number_of_statements_does_not_grow_with_the_records(world: World) -> None:
-    with CaptureQueriesContext(
-        connection,
-    ) as queries:
+    with CaptureQueriesContext(connection) as queries:
         disk_usage.disk_usage()
 
     assert len(queries) <= 6
