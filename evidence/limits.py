@@ -34,6 +34,10 @@ BLOB_MAX_BYTES: Final = INGEST_MAX_BYTES
 RECORD_KEY_MAX_BYTES: Final = 200
 LABEL_MAX_CHARS: Final = 200
 
+# Records of a stream that collectors may delete in a day: so many, or this part of the stream.
+COLLECTOR_DELETIONS: Final = 50
+COLLECTOR_DELETION_PART: Final = 5
+
 # Range of max_bytes, in UTF-8 bytes of the serialized response. A tool result also contains the next
 # steps, so tools require at least MAX_BYTES_LEAST for each channel.
 PAGE_BYTES_LEAST: Final = 1_000

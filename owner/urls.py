@@ -25,6 +25,7 @@ from owner.backups import (
     recovery_key_page,
     schedule_page,
 )
+from owner.collectors_page import collectors_page, revoke_collector_page
 from owner.connect_page import connect, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
 from owner.connections_page import connection_page, connections_page, keep, storage_page
@@ -100,6 +101,8 @@ urlpatterns = [
     path("imports/<str:run_id>", report, name="import-report"),
     path("connections", connections_page, name="connections"),
     path("connections/<str:connection_id>", connection_page, name="connection"),
+    path("collectors", collectors_page, name="collectors"),
+    path("collectors/<str:collector_id>/revoke", revoke_collector_page, name="collector-revoke"),
     path("accounts", account_list, name="accounts"),
     path("accounts/connect/<str:name>", connect_account, name="account-connect"),
     path("accounts/connect/<str:name>/<str:provider>", sign_in_form, name="account-sign-in"),

@@ -93,7 +93,16 @@ WITHOUT_DATABASE = {
 }  # fmt: skip
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Run the server": ("run", "worker", "mcp-stdio", "doctor", "setup-link", "invite", "migrate"),
-    "Bring records in": ("import", "sync", "seed", "demo", "declare", "connect", "ingest"),
+    "Bring records in": (
+        "import",
+        "sync",
+        "seed",
+        "demo",
+        "declare",
+        "connect",
+        "ingest",
+        "collector",
+    ),
     "Decide who reads them": ("grant", "owner-token", "ledger"),
     "Keep and erase": ("keep", "erase", "prune"),
     "Back up": ("backup", "drill", "restore", "keys"),

@@ -17,7 +17,7 @@ from http.cookies import CookieError, SimpleCookie
 from django.conf import settings
 from django.http import HttpRequest
 
-from evidence.access.crypto import ACCESS_PREFIX, OWNER_PREFIX, owner_in
+from evidence.access.crypto import owner_of_bearer
 from evidence.api.authentication import ON_ACCEPTED_KEY
 from evidence.errors import ApiException, Code
 from owner.permissions import known_owner
@@ -159,7 +159,7 @@ class Callers:
         headers = dict(scope["headers"])
         _, _, bearer = headers.get(b"authorization", b"").partition(b" ")
         text = bearer.strip().decode("latin-1")
-        owner_id = owner_in(text, ACCESS_PREFIX) or owner_in(text, OWNER_PREFIX)
+        owner_id = owner_of_bearer(text)
         return self._caller(scope, "bearer", bearer.strip(), owner_id)
 
     def of_session(self, scope: Scope) -> Caller:

@@ -6,7 +6,7 @@ The limit is 64 KiB. A few routes accept more, after checking the credential bef
 import asyncio
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -49,6 +49,15 @@ class SignInRequired(ApiException):
 
 def refuse_without_owner_token(scope: Scope) -> ApiException | None:
     """Return an error unless the request has an owner token. Runs in a thread."""
+    return _refusal(scope, {TokenKind.OWNER})
+
+
+def refuse_without_writing_token(scope: Scope) -> ApiException | None:
+    """Return an error unless the request has a token of an owner or a collector. Runs in a thread."""
+    return _refusal(scope, {TokenKind.OWNER, TokenKind.COLLECTOR})
+
+
+def _refusal(scope: Scope, kinds: Collection[TokenKind]) -> ApiException | None:
     try:
         _, caller = run_and_release(lambda: BearerAuthentication().authenticate(_request(scope)))
     except (ApiException, Error) as error:
@@ -58,7 +67,7 @@ def refuse_without_owner_token(scope: Scope) -> ApiException | None:
             lambda: record_rejected_token(api_error, route="rest", request_id=request_id)
         )
         return api_error
-    if caller.kind is not TokenKind.OWNER:
+    if caller.kind not in kinds:
         return WrongTokenKind(message="This route requires an owner token.")
     return None
 
@@ -111,9 +120,9 @@ class LargeRoute:
 
 # The first matching prefix applies.
 LARGE_ROUTES = (
-    LargeRoute("/v1/ingest/", limits.INGEST_MAX_BYTES, refuse_without_owner_token),
-    LargeRoute("/v1/blobs", limits.BLOB_MAX_BYTES, refuse_without_owner_token),
-    LargeRoute("/v1/state/", MAX_STATE_BYTES, refuse_without_owner_token),
+    LargeRoute("/v1/ingest/", limits.INGEST_MAX_BYTES, refuse_without_writing_token),
+    LargeRoute("/v1/blobs", limits.BLOB_MAX_BYTES, refuse_without_writing_token),
+    LargeRoute("/v1/state/", MAX_STATE_BYTES, refuse_without_writing_token),
     LargeRoute("/v1/connectors", MAX_DECLARATION_BYTES, refuse_without_owner_token),
     LargeRoute("/connectors", MAX_DECLARATION_BYTES, refuse_without_owner_token),
     LargeRoute("/imports", limits.INGEST_MAX_BYTES, refuse_without_owner_session),

@@ -33,6 +33,7 @@ from evidence.models.owners import current_owner
 
 OWNER_PREFIX = "pdpp_own_"
 ACCESS_PREFIX = "pdpp_at_"
+COLLECTOR_PREFIX = "pdpp_col_"
 REFRESH_PREFIX = "pdpp_rt_"
 MAX_BEARER_CHARS = 200
 MAX_OWNER_ID_CHARS = 32
@@ -67,6 +68,12 @@ def owner_in(secret: str, prefix: str) -> str:
     owner_id, separator, _ = secret.removeprefix(prefix).partition("_")
     is_ours = bool(separator) and secret.startswith(prefix) and len(owner_id) <= MAX_OWNER_ID_CHARS
     return owner_id if is_ours and owner_id.isascii() and owner_id.isalnum() else ""
+
+
+def owner_of_bearer(bearer: str) -> str:
+    """Return the id of the owner in a bearer token of any kind; empty if it has none."""
+    prefixes = (ACCESS_PREFIX, OWNER_PREFIX, COLLECTOR_PREFIX)
+    return next(filter(None, (owner_in(bearer, prefix) for prefix in prefixes)), "")
 
 
 @lru_cache(maxsize=32)

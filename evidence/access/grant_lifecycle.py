@@ -41,7 +41,7 @@ from evidence.errors import GrantConsumed, GrantRevoked, InvalidRequest
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.events import Bookmark
-from evidence.models.grants import AccessToken, Grant, Package
+from evidence.models.grants import AccessToken, Collector, Grant, Package
 from evidence.models.quotas import Quota, RefusedCall
 from evidence.models.sources import load_declarations
 
@@ -184,13 +184,16 @@ def _intersection(new: Allowed, old: Allowed, *, among: Iterable[str]) -> Only:
 
 @transaction.atomic
 def suspend_all(*, now: datetime) -> tuple[int, int]:
-    """Pause all grants and revoke all owner tokens after a restore. Returns the number of each.
+    """Pause all grants and revoke all tokens of owners and collectors after a restore.
+
+    Returns the number of each.
 
     Otherwise access that was revoked after the backup would work again.
     """
     paused = Grant.unscoped.filter(revoked_at=None, paused_at=None).update(paused_at=now)
     owner_tokens = AccessToken.unscoped.filter(kind=TokenKind.OWNER, revoked_at=None)
-    return paused, owner_tokens.update(revoked_at=now)
+    collectors = Collector.unscoped.filter(revoked_at=None).update(revoked_at=now)
+    return paused, owner_tokens.update(revoked_at=now) + collectors
 
 
 def revoke_grants_of_connection(connection_id: str, *, now: datetime) -> int:
@@ -215,6 +218,7 @@ def delete_access(owner_id: str) -> Counter[str]:
     removed = Counter(
         {
             "tokens": _delete(AccessToken.unscoped.filter(**of_owner)),
+            "collectors": _delete(Collector.unscoped.filter(**of_owner)),
             "grants": _delete_grants(owner_id),
             "bookmarks": _delete(Bookmark.unscoped.filter(**of_owner)),
         }

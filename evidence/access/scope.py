@@ -15,6 +15,7 @@ class TokenKind(StrEnum):
     OWNER = "owner"
     CLIENT = "client"
     PACKAGE = "mcp_package"
+    COLLECTOR = "collector"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,23 @@ next request. Parsed terms of grants are cached.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import orjson
+from django.db.models import Q
 
+from evidence import limits
 from evidence.access.crypto import (
     ACCESS_PREFIX,
+    COLLECTOR_PREFIX,
     MAX_BEARER_CHARS,
     OWNER_PREFIX,
     bearer_digest,
     bearer_digests,
     new_id,
     new_secret,
-    owner_in,
+    owner_of_bearer,
 )
 from evidence.access.grant_terms import parse_terms
 from evidence.access.grants import lock_packages
@@ -35,13 +38,16 @@ from evidence.access.sql import SQL, fetch_prepared
 from evidence.errors import (
     ApiException,
     AuthenticationRequired,
+    ConnectionNotFound,
     GrantConsumed,
     GrantExpired,
     GrantPaused,
     GrantRevoked,
+    InvalidRequest,
     WrongTokenKind,
 )
-from evidence.models.grants import AccessToken, Grant, Package
+from evidence.models.connections import Connection
+from evidence.models.grants import AccessToken, Collector, Grant, Package
 from evidence.models.owners import acting_for, current_owner
 
 SELECT_RIGHTS = """
@@ -61,7 +67,7 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
     (SELECT jsonb_agg(jsonb_build_array(c.connection_id, c.display_name, c.languages, c.source_id,
             c.identities, c.indexed_languages, c.indexed_analyser)
             ORDER BY c.display_name, c.connection_id)::text
-        FROM evidence_connection c WHERE c.owner_id = %s AND c.status <> 'revoked'),
+        FROM evidence_connection c WHERE c.owner_id = %s AND c.status <> 'revoked'{own}),
     (SELECT jsonb_agg(jsonb_build_array(s.id, s.kind, s.source_id, s.connector_key,
             s.display_name, s.current_declaration_id) ORDER BY s.connector_key)::text
         FROM evidence_source s
@@ -70,25 +76,34 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
 FIND_BY_DIGEST = f"""
 -- Find a bearer token with its grants, quotas, connections and sources.
 -- Parameters: see _fetch_row; the key is the token's digest. One query per request.
-{SELECT_RIGHTS}
+{SELECT_RIGHTS.format(own="")}
 FROM evidence_accesstoken t
 LEFT JOIN evidence_package p ON p.owner_id = t.owner_id AND p.package_id = t.package_id
 WHERE t.owner_id = %s AND t.digest = %s
 """
 FIND_BY_PACKAGE = f"""
 -- Find the same rights of a package, without a token. Parameters: see _fetch_row; the key is the package id.
-{SELECT_RIGHTS}
+{SELECT_RIGHTS.format(own="")}
 FROM (SELECT package_id AS token_id, 'client' AS kind, '' AS resource, owner_id, package_id,
         NULL::timestamptz AS expires_at, NULL::timestamptz AS revoked_at
     FROM evidence_package WHERE owner_id = %s AND package_id = %s) t
 JOIN evidence_package p ON p.owner_id = t.owner_id AND p.package_id = t.package_id
 """
 
+FIND_COLLECTOR = f"""
+-- Find the connections that a collector may write to. Parameters: see _fetch_row; the key is the token's digest.
+{SELECT_RIGHTS.format(own=" AND c.connection_id = ANY(t.connection_ids)")}
+FROM (SELECT collector_id AS token_id, 'collector' AS kind, '/v1' AS resource, owner_id, NULL AS package_id,
+        NULL::timestamptz AS expires_at, revoked_at, connection_ids
+    FROM evidence_collector WHERE owner_id = %s AND digest = %s) t
+LEFT JOIN evidence_package p ON p.owner_id = t.owner_id AND p.package_id = t.package_id
+"""
+
 Grants = tuple[GrantTerms, ...]
 
 
 class TokenRow(NamedTuple):
-    """A row of ``FIND_BY_DIGEST`` or ``FIND_BY_PACKAGE``."""
+    """A row of ``FIND_BY_DIGEST``, ``FIND_BY_PACKAGE`` or ``FIND_COLLECTOR``."""
 
     token_id: str
     kind: str
@@ -180,6 +195,52 @@ def _store(bearer: str, *, now: datetime, **columns: Any) -> AccessToken:
     )
 
 
+USE_SECONDS = 60
+"""Resolution of the last use of a collector, so that not every request writes it."""
+
+
+def create_collector(name: str, connection_ids: Iterable[str], *, now: datetime) -> str:
+    """Create a bearer token for a program that writes to these connections, valid at ``/v1`` only.
+
+    It ends when the owner revokes it. Raises ``InvalidRequest`` and ``ConnectionNotFound``.
+    """
+    label, ids = name.strip(), list(dict.fromkeys(connection_ids))
+    if not 1 <= len(label) <= limits.LABEL_MAX_CHARS or not label.isprintable():
+        raise InvalidRequest(
+            message=f"A name takes 1 to {limits.LABEL_MAX_CHARS} printable characters.",
+            param="name",
+        )
+    known = Connection.unscoped.exclude(status=Connection.Status.REVOKED).filter(pk__in=ids)
+    if not ids or known.count() < len(ids):
+        raise ConnectionNotFound(message="Name connections that exist.", param="connection_id")
+    bearer = new_secret(COLLECTOR_PREFIX)
+    Collector.unscoped.create(
+        collector_id=new_id("col_"),
+        digest=bearer_digest(bearer),
+        name=label,
+        connection_ids=ids,
+        created_at=now,
+    )
+    return bearer
+
+
+def list_collectors() -> Sequence[Collector]:
+    """Return the owner's collectors that are not revoked, by name."""
+    return list(Collector.unscoped.filter(revoked_at=None).order_by("name", "pk"))
+
+
+def revoke_collector(collector_id: str, *, now: datetime) -> bool:
+    """Revoke a collector's token. Returns False if it is not valid."""
+    rows = Collector.unscoped.filter(pk=collector_id, revoked_at=None)
+    return bool(rows.update(revoked_at=now))
+
+
+def note_use(collector_id: str, *, now: datetime) -> None:
+    """Store when a collector was last used, to the minute."""
+    before = Q(used_at=None) | Q(used_at__lt=now - timedelta(seconds=USE_SECONDS))
+    Collector.unscoped.filter(before, pk=collector_id).update(used_at=now)
+
+
 def revoke_token_id(token_id: str, *, now: datetime) -> bool:
     """Revoke a bearer token by its id; its grants stay. Returns False if it is not valid."""
     tokens = AccessToken.unscoped.filter(token_id=token_id, revoked_at=None)
@@ -220,9 +281,15 @@ def package_scope(package_id: str, *, on_behalf_of: str, now: datetime) -> Scope
 
 
 def _scope(row: TokenRow, *, token_id: str) -> Scope:
-    is_owner = row.kind == TokenKind.OWNER
-    grants, paused = (None, ()) if is_owner else _active_and_paused(row.grants)
+    grants: Grants | None = None
+    paused: Grants = ()
     sources = {source[0]: SourceFacts(*source) for source in row.sources}
+    if row.kind == TokenKind.COLLECTOR:
+        grants = ()
+        own = {columns[3] for columns in row.connections}
+        sources = {pk: facts for pk, facts in sources.items() if pk in own}
+    elif row.kind != TokenKind.OWNER:
+        grants, paused = _active_and_paused(row.grants)
     connections = {
         columns[0]: ConnectionFacts(
             columns[0],
@@ -254,9 +321,10 @@ def _check(row: TokenRow, resource: str, now: datetime) -> None:
         raise AuthenticationRequired(message="The bearer token has been revoked.")
     if row.expires_at is not None and row.expires_at <= now:
         raise AuthenticationRequired(message="The bearer token has expired.")
-    if row.resource != resource and row.kind == TokenKind.OWNER:
+    if row.resource != resource and row.kind in (TokenKind.OWNER, TokenKind.COLLECTOR):
         raise WrongTokenKind(
-            message="Owner tokens do not work here; connect the agent with a grant of its own."
+            message="Tokens of owners and collectors do not work here; connect the agent with a grant"
+            " of its own."
         )
     if row.resource != resource:
         raise AuthenticationRequired(
@@ -269,8 +337,9 @@ def _check(row: TokenRow, resource: str, now: datetime) -> None:
 def _find_token(bearer: str, now: datetime) -> TokenRow | None:
     if len(bearer) > MAX_BEARER_CHARS:
         return None
-    owner_id = owner_in(bearer, ACCESS_PREFIX) or owner_in(bearer, OWNER_PREFIX)
-    rows = (_fetch_row(FIND_BY_DIGEST, owner_id, digest, now) for digest in bearer_digests(bearer))
+    statement = FIND_COLLECTOR if bearer.startswith(COLLECTOR_PREFIX) else FIND_BY_DIGEST
+    owner_id = owner_of_bearer(bearer)
+    rows = (_fetch_row(statement, owner_id, digest, now) for digest in bearer_digests(bearer))
     return next((row for row in rows if row is not None), None)
 
 

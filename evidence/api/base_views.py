@@ -28,6 +28,7 @@ from evidence.access.gate import Gate
 from evidence.access.quotas import charge_call, check_call_quota
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import GrantTerms, Scope, TokenKind
+from evidence.access.tokens import note_use
 from evidence.api import error_responses
 from evidence.api.authentication import BearerAuthentication
 from evidence.api.error_responses import permission_offer, record_refused_call
@@ -166,6 +167,8 @@ class GrantedView(PublicView):
     route: ClassVar[str]
     """The name of the route in the ledger."""
     owner_only = False
+    collector_methods: ClassVar[frozenset[str]] = frozenset()
+    """Methods that accept the token of a collector too."""
     conditional = False
     charges_all_grants = False
     """Whether a response without records counts for every affected grant, or for the first grant."""
@@ -309,9 +312,14 @@ class GrantedView(PublicView):
         scope = self.caller
         if scope is None:
             raise AuthenticationRequired
-        if (
-            self.owner_only or request.method in self.owner_methods
-        ) and scope.kind is not TokenKind.OWNER:
+        needs_owner = self.owner_only or request.method in self.owner_methods
+        if scope.kind is TokenKind.COLLECTOR:
+            if request.method not in self.collector_methods:
+                raise WrongTokenKind(
+                    message="A collector stores records, files and state of its connections only."
+                )
+            note_use(scope.token_id, now=timezone.now())
+        elif needs_owner and scope.kind is not TokenKind.OWNER:
             raise WrongTokenKind(message="This route requires an owner token.")
         self.scope = scope
         query = self.query

@@ -15,7 +15,7 @@ from django.http import HttpRequest, QueryDict
 from evidence import limits
 from evidence.access.gate import Gate
 from evidence.access.records import VisibleRecords
-from evidence.access.scope import Scope
+from evidence.access.scope import Scope, TokenKind
 from evidence.access.sql import SQL
 from evidence.errors import (
     AmbiguousConnection,
@@ -208,6 +208,8 @@ def target_connection_id(
     if isinstance(query, Connections):
         connector = connector or query.connector_id
     if named is not None:
+        if scope.kind is TokenKind.COLLECTOR and named not in scope.connections:
+            raise ConnectionNotFound(param="connection_id")
         _check_same(scope, named, connector)
         return named
     if not connector:

@@ -339,6 +339,9 @@ class Migration(migrations.Migration):
             ("latest_emitted_at", DateTimeField(null=True)),
             ("latest_declared_at", DateTimeField(null=True)),
             ("updated_at", DateTimeField()),
+            ("removed", BigIntegerField(db_default=0, default=0)),
+            ("removed_of", BigIntegerField(db_default=0, default=0)),
+            ("removed_since", DateTimeField(null=True)),
             constraints=[
                 UniqueConstraint(
                     fields=("owner", "connection", "stream"),
@@ -646,6 +649,17 @@ class Migration(migrations.Migration):
                     name="approval_makes_one_token_per_resource",
                 ),
             ],
+        ),
+        table(
+            "Collector",
+            owned(),
+            ("collector_id", text_key()),
+            ("digest", BinaryField(unique=True)),
+            ("name", TextField()),
+            ("connection_ids", ArrayField(TextField(db_collation="C"))),
+            ("created_at", DateTimeField()),
+            ("used_at", DateTimeField(null=True)),
+            ("revoked_at", DateTimeField(null=True)),
         ),
         table(
             "PermissionRequest",

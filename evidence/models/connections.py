@@ -94,6 +94,10 @@ class StreamState(Owned):
     latest_emitted_at = models.DateTimeField(null=True)
     latest_declared_at = models.DateTimeField(null=True)
     updated_at = models.DateTimeField()
+    # How many records collectors deleted since a time, of how many that were stored then.
+    removed = models.BigIntegerField(default=0, db_default=0)
+    removed_of = models.BigIntegerField(default=0, db_default=0)
+    removed_since = models.DateTimeField(null=True)
 
     class Meta(Owned.Meta):
         constraints = [

@@ -128,6 +128,25 @@ class AccessToken(Owned):
         return f"{self.kind} token {self.token_id}"
 
 
+class Collector(Owned):
+    """A program that stores records, files and its own state in ``connection_ids``, and reads no record.
+
+    Its bearer token is stored as a keyed hash.
+    """
+
+    collector_id = models.TextField(primary_key=True, db_collation="C")
+    digest = models.BinaryField(unique=True)
+    name = models.TextField()
+    connection_ids = ArrayField(models.TextField(db_collation="C"))
+    created_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    @override
+    def __str__(self) -> str:
+        return self.name
+
+
 class PermissionRequest(Owned):
     """A client's request for one stream, or for fields of it, that its grant does not include.
 

@@ -151,6 +151,7 @@ def ingest_stream(
     owner_id: str,
     now: datetime,
     replace: bool = False,
+    bounds_deletions: bool = False,
 ) -> IngestResult:
     """Import lines ``{key, data, emitted_at, op}`` of one stream (contract 5.3).
 
@@ -160,7 +161,8 @@ def ingest_stream(
     """
     registry = targets.load_one_target(owner_id, connection_id=connection_id, stream=stream)
     preparer = BatchPreparer(registry, StreamAddress(connection_id, stream), now)
-    return _ingest(lines, preparer, IngestRun(now, replace), IndexMaintenance())
+    run = IngestRun(now, replace, bounds_deletions)
+    return _ingest(lines, preparer, run, IndexMaintenance())
 
 
 def ingest_lines(

@@ -30,6 +30,7 @@ class ReceiptCode(StrEnum):
     INVALID_RECORD = "invalid_record"
     APPEND_ONLY_CONFLICT = "append_only_conflict"
     NOT_STORABLE = "not_storable"
+    TOO_MANY_DELETIONS = "too_many_deletions"
 
     # Valid, but the owner erased this record for good
     SUPPRESSED = "suppressed"
@@ -62,6 +63,7 @@ CODE_MESSAGES: dict[ReceiptCode, str] = {
     ReceiptCode.INVALID_RECORD: "The record does not match the schema of its stream.",
     ReceiptCode.APPEND_ONLY_CONFLICT: "The stream is append-only and has another record with this key. Send it with replace=true, or allow changes on the page of the connection.",
     ReceiptCode.NOT_STORABLE: "The database cannot store the record: it or one of its values is too large.",
+    ReceiptCode.TOO_MANY_DELETIONS: "A collector deletes at most 50 records or a fifth of a stream a day; the owner can delete more.",
     ReceiptCode.SUPPRESSED: "The owner erased this record; it was not stored again.",
     ReceiptCode.DUPLICATE_KEY: "An earlier line of this import had the same key; this line replaced it.",
     ReceiptCode.TIME_NOT_USED: "A value is not the time that its field declares: it is stored, and left out of filters, order and time ranges.",

@@ -5,17 +5,19 @@ If PostgreSQL rejects a value, the batch is halved until the record is found; it
 
 import logging
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import DatabaseError, transaction
+from django.db.models import F
 
+from evidence import limits
 from evidence.errors import IngestStorageError
-from evidence.models.connections import Connection
+from evidence.models.connections import Connection, StreamState
 from evidence.write import rows
 from evidence.write.batches import Op, PreparedRecord, validate
 from evidence.write.change_set import ChangeSet, RecordVersion
@@ -33,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 # SQLSTATE classes caused by values: data, integrity and program limits.
 _VALUE_ERRORS = ("22", "23", "54")
+DELETION_PERIOD = timedelta(days=1)
 
 
 @dataclass(slots=True)
@@ -40,10 +43,12 @@ class IngestRun:
     """State shared by the batches of one import.
 
     ``first_seq`` maps a connection to its latest change number before this import wrote to it.
+    With ``bounds_deletions``, the lines are those of a collector, see ``_deletions_left``.
     """
 
     now: datetime
     replace: bool = False
+    bounds_deletions: bool = False
     first_seq: dict[str, int] = field(default_factory=dict)
 
 
@@ -136,7 +141,26 @@ def _write(records: Sequence[PreparedRecord], run: IngestRun) -> WriteResult:
     for record in records:
         writer.apply(record)
     writer.changes.save()
+    for (connection_id, stream), count in writer.bounded.items():
+        states = StreamState.unscoped.filter(connection_id=connection_id, stream=stream)
+        states.update(removed=F("removed") + count)
     return writer.result
+
+
+def _deletions_left(connection_id: str, stream: str, now: datetime) -> int:
+    """Return how many records of a stream collectors may delete today: 50, or a fifth of them.
+
+    The connection is locked, so that no other import counts at the same time.
+    """
+    states = StreamState.unscoped.filter(connection_id=connection_id, stream=stream)
+    state = states.first()
+    if state is None:
+        return 0
+    if state.removed_since is None or state.removed_since <= now - DELETION_PERIOD:
+        states.update(removed=0, removed_of=F("record_count"), removed_since=now)
+        state.removed, state.removed_of = 0, state.record_count
+    most = max(limits.COLLECTOR_DELETIONS, state.removed_of // limits.COLLECTOR_DELETION_PART)
+    return max(0, most - state.removed)
 
 
 def _require_current_target(
@@ -190,6 +214,9 @@ class _Writer:
     twins: frozenset[rows.RecordId]
     below: dict[rows.RecordId, list[rows.RecordId]]
     result: WriteResult = field(default_factory=WriteResult)
+    bounded: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Deletions that count against the bound of collectors, by connection and stream."""
+    _left: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def apply(self, record: PreparedRecord) -> None:
         try:
@@ -232,8 +259,18 @@ class _Writer:
             self.result.unchanged += 1
             return
         self._require_mutable(record)
+        if self.run.bounds_deletions:
+            self._count_deletion(record.ref)
         self.changes.delete(record.ref, emitted_at=record.entry.emitted_at)
         self.result.deleted += 1
+
+    def _count_deletion(self, ref: rows.RecordId) -> None:
+        place = (ref.connection_id, ref.stream)
+        if place not in self._left:
+            self._left[place] = _deletions_left(*place, self.run.now)
+        if self.bounded[place] >= self._left[place]:
+            raise LineRejectedError(ReceiptCode.TOO_MANY_DELETIONS)
+        self.bounded[place] += 1
 
     def _upsert(self, record: PreparedRecord, version: RecordVersion) -> None:
         current = self.changes.records.get(record.ref)

@@ -84,8 +84,8 @@ PROTECTED = frozenset((
     "second-factor-settings", "backup-key", "backup-schedule", "owner-remove",
 ))  # fmt: skip
 """Pages that erase, create keys or change how the owner signs in."""
-PROTECTED_FORMS = frozenset({"account", "account-choices", "owners"})
-"""Pages whose forms can delete records, replace a password or invite."""
+PROTECTED_FORMS = frozenset({"account", "account-choices", "collectors", "owners"})
+"""Pages whose forms can delete records, create a token, replace a password or invite."""
 
 
 class ProxySignInMiddleware(RemoteUserMiddleware):

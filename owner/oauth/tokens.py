@@ -13,13 +13,12 @@ from django.db.models import Q
 from evidence import limits
 from evidence.access.crypto import (
     ACCESS_PREFIX,
-    OWNER_PREFIX,
     bearer_digests,
     digest_for,
     digests_for,
     new_id,
     new_secret,
-    owner_in,
+    owner_of_bearer,
 )
 from evidence.access.grant_states import (
     active_grants,
@@ -341,7 +340,7 @@ def introspection_response(bearer: str, *, origin: str, now: datetime) -> dict[s
 
     A known but unusable token gives ``{"active": false}`` with a reason.
     """
-    act_for(owner_in(bearer, ACCESS_PREFIX) or owner_in(bearer, OWNER_PREFIX))
+    act_for(owner_of_bearer(bearer))
     rows = AccessToken.unscoped.select_related("package__client")
     token = rows.filter(digest__in=bearer_digests(bearer)).first()
     if token is None:

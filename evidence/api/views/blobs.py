@@ -67,6 +67,7 @@ class BlobsView(GrantedView):
     route = "blobs"
     described: ClassVar = {"POST": Described("Blob", takes="application/octet-stream")}
     owner_only = True
+    collector_methods = frozenset({"POST"})
     parameters = PutBlob
     query: PutBlob
 

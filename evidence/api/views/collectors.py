@@ -8,13 +8,14 @@ from rest_framework.response import Response
 
 from evidence import limits
 from evidence.access.grant_states import granted_stream_names
+from evidence.access.scope import TokenKind
 from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.envelopes import format_time
 from evidence.api.json_io import read_object
 from evidence.api.query_parameters import target_connection_id
-from evidence.errors import InvalidRequest, ResourceLimit
+from evidence.errors import InvalidRequest, ResourceLimit, WrongTokenKind
 from evidence.parameters import CollectorState, Ingest
-from evidence.write.connections import SavedState, get_source, get_state, put_state
+from evidence.write.connections import SavedState, get_state, put_state
 from evidence.write.ingest import IngestResult, ingest_stream
 from evidence.write.ndjson import read_lines
 from evidence.write.receipts import CODE_MESSAGES, Receipt
@@ -28,6 +29,7 @@ class IngestView(GrantedView):
     route = "ingest"
     described: ClassVar = {"POST": Described("IngestReceipt", takes="application/x-ndjson")}
     owner_only = True
+    collector_methods = frozenset({"POST"})
     parameters = Ingest
     query: Ingest
 
@@ -45,6 +47,7 @@ class IngestView(GrantedView):
             owner_id=self.scope.owner_id,
             now=timezone.now(),
             replace=self.query.replace,
+            bounds_deletions=self.scope.kind is TokenKind.COLLECTOR,
         )
         return Response(_body(stream, outcome))
 
@@ -89,6 +92,7 @@ class StateView(GrantedView):
         "PUT": Described("CollectorState", takes="application/json"),
     }
     owner_only = True
+    collector_methods = frozenset({"GET", "HEAD", "PUT"})
     parameters = CollectorState
     query: CollectorState
 
@@ -120,7 +124,6 @@ class StateView(GrantedView):
 
     def _connection_id(self, connector_id: str) -> str:
         """Return the named connection of the connector, or its only one."""
-        get_source(connector_id, owner_id=self.scope.owner_id)
         return target_connection_id(self.scope, self.query, connector=connector_id)
 
     def _granted_streams(self, connector_id: str) -> frozenset[str] | None:
@@ -128,6 +131,8 @@ class StateView(GrantedView):
         grant_id = self.query.grant_id
         if grant_id is None:
             return None
+        if self.scope.kind is TokenKind.COLLECTOR:
+            raise WrongTokenKind(message="A collector keeps the state of connections only.")
         owner_id = self.scope.owner_id
         return granted_stream_names(grant_id, connector_id=connector_id, owner_id=owner_id)
 

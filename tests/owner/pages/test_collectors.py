@@ -1,0 +1,38 @@
+"""The page on which the owner gives a program a token that stores records, and takes it back."""
+
+import re
+
+from evidence.models.grants import Collector
+from tests.owner.pages.browser import Browser
+from tests.world import World
+
+PAGE = "/collectors"
+STATE = "/v1/state/mail"
+
+
+def test_a_token_is_shown_once_and_revoked_in_the_list(world: World, alice: Browser) -> None:
+    form = alice.open(PAGE).form
+    form.fill("name", "Gmail on the laptop")
+    form.tick("Work mail")
+
+    shown = alice.press(form)
+
+    world.tokens["new"] = re.findall(r"pdpp_col_\w+(?:[-\w]+)", shown.text)[0]
+    assert world.get(STATE, "new").body["connection_id"] == "cin_work"
+    listed = alice.open(PAGE)
+    assert "Gmail on the laptop Work mail" in listed.text
+    assert world.tokens["new"] not in listed.html
+    assert "Last used" in listed.text
+    [revoke] = [each for each in listed.forms if each.action.endswith("/revoke")]
+
+    assert "Revoked." in alice.press(revoke).text
+
+    assert world.get(STATE, "new").status == 401
+    assert "Gmail on the laptop" not in alice.open(PAGE).text
+
+
+def test_a_collector_needs_a_name_and_a_connection(world: World, alice: Browser) -> None:
+    page = alice.press(alice.open(PAGE).form)
+
+    assert "Choose a connection." in page.text
+    assert not Collector.unscoped.exists()
