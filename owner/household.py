@@ -23,7 +23,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from evidence.models.erasures import Erasure
-from evidence.models.grants import AccessToken, Package
+from evidence.models.grants import AccessToken, Collector, Package
 from evidence.models.owners import (
     Owner,
     across_owners,
@@ -256,7 +256,7 @@ def _remove(chosen: Owner) -> str:
         return refusal
     now = timezone.now()
     with acting_for(chosen.owner_id):
-        for rows in (Package.unscoped, AccessToken.unscoped):
+        for rows in (Package.unscoped, AccessToken.unscoped, Collector.unscoped):
             rows.filter(revoked_at=None).update(revoked_at=now)
         create_erasure(ErasureScope.OWNER, owner_id=chosen.owner_id, by=BY, now=now)
     if chosen.user is not None:

@@ -16,6 +16,7 @@ from django.db import connection
 from django.test import Client as HttpClient
 from django.utils import timezone
 
+from evidence.access.tokens import create_collector
 from evidence.erasure import run_erasure
 from evidence.models import owners
 from evidence.models.connections import Connection
@@ -31,7 +32,7 @@ from tests.browser import owner_pages
 from tests.owner.consent.client import Asking, answered, told
 from tests.owner.pages.browser import Browser, Page
 from tests.owners import OWNER_ID, owned_tables, sign_up
-from tests.world import PERSONAL, World, mail
+from tests.world import NOW, PERSONAL, WORK, World, mail
 
 ALICE, BRUNO, CLEO = OWNER_ID, "bruno", "cleo"
 PASSWORD = "correct horse battery"
@@ -443,12 +444,16 @@ def test_a_removed_owner_loses_everything_and_nobody_else_anything(household: Ho
     page.form.fill("name", "brunhild")
     assert "Type “bruno” to go on" in alice.press(page.form).text
     assert bruno.get("/v1/schema", "bob").status == 200
+    with acting_for(BRUNO):
+        bruno.tokens["collector"] = create_collector("Gmail", [WORK], now=NOW)
+    assert bruno.get("/v1/state/mail", "collector").status == 200
 
     page.form.fill("name", "bruno")
     alice.press(page.form)
 
     for who in ("bob", "dora", "alice"):
         assert bruno.get("/v1/schema", who).status == 401
+    assert bruno.get("/v1/state/mail", "collector").status == 401
     assert "/login" in household.browsers[BRUNO].http.get("/people").headers.get("Location", "")
     with acting_for(BRUNO):
         for order in unfinished_erasures():
