@@ -10,7 +10,7 @@ from importers.chat import records
 from importers.core.dates import to_utc, unix_to_iso
 from importers.core.export_files import ExportFile
 from importers.core.importer import Importer, claim_each, read_each
-from importers.core.readers import iter_json_items, json_object
+from importers.core.readers import iter_json_items, json_object, json_objects
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import one_line
 
@@ -46,7 +46,7 @@ def _conversation(node: Any, service: str) -> ParsedItem:
     topic = topic if isinstance(topic, str) else None
     item = ParsedItem([conversation.record(topic=topic)])
     if "chat_messages" in node:
-        for message in records.only_objects(node["chat_messages"]):
+        for message in json_objects(node, "chat_messages"):
             _add_claude_message(item, conversation, message)
     else:
         for answer, parent in _chatgpt_messages(node):
@@ -56,9 +56,8 @@ def _conversation(node: Any, service: str) -> ParsedItem:
 
 def _chatgpt_messages(node: Json) -> Iterator[tuple[Json, object]]:
     """Yield each message that a person saw, with the id of the message that it answers."""
-    mapping = node.get("mapping")
-    for entry in records.only_objects(list(mapping.values()) if isinstance(mapping, dict) else []):
-        message = json_object(entry, "message")
+    for entry in json_object(node, "mapping").values():
+        message = json_object(entry, "message") if isinstance(entry, dict) else {}
         is_hidden = json_object(message, "metadata").get(_HIDDEN) is True
         if message and not is_hidden and json_object(message, "author").get("role") != "system":
             yield message, entry.get("parent")
@@ -74,7 +73,7 @@ def _add_chatgpt_message(
             media_type=_text(file, "mime_type"),
             size=_size(file, "size"),
         )
-        for file in records.only_objects(json_object(message, "metadata").get("attachments"))
+        for file in json_objects(json_object(message, "metadata"), "attachments")
     ]
     files += _pictures(message, content)
     text = "\n".join(filter(None, _chatgpt_texts(content))).strip()
@@ -119,16 +118,16 @@ def _chatgpt_texts(content: Json) -> Iterator[str]:
             )
             yield from (str(part[name]) for name in members if isinstance(part.get(name), str))
             yield str(json_object(json_object(part, "metadata"), "dalle").get("prompt") or "")
-    for thought in records.only_objects(content.get("thoughts")):
+    for thought in json_objects(content, "thoughts"):
         yield str(thought.get("content") or thought.get("summary") or "")
 
 
 def _pictures(message: Json, content: Json) -> list[records.MessageFile]:
     """Return pictures and recordings by their ids, but those that are attachments with a name."""
-    listed = records.only_objects(json_object(message, "metadata").get("attachments"))
+    listed = json_objects(json_object(message, "metadata"), "attachments")
     named = {str(file.get("id")) for file in listed}
     found = []
-    for part in records.only_objects(content.get("parts")):
+    for part in json_objects(content, "parts"):
         pointer = part.get("asset_pointer") or part.get("audio_asset_pointer") or part
         pointer = pointer.get("asset_pointer") if isinstance(pointer, dict) else pointer
         if isinstance(pointer, str) and (name := pointer.rpartition("/")[2]) not in named:
@@ -138,7 +137,7 @@ def _pictures(message: Json, content: Json) -> list[records.MessageFile]:
 
 def _with_sources(text: str, message: Json) -> str:
     """Return the text with links where it has marks for the pages that it cites."""
-    for source in records.only_objects(json_object(message, "metadata").get("content_references")):
+    for source in json_objects(json_object(message, "metadata"), "content_references"):
         mark, shown = source.get("matched_text"), source.get("alt")
         if isinstance(mark, str) and mark.startswith(_CITATION_START):
             text = text.replace(mark, shown if isinstance(shown, str) else "")
@@ -149,15 +148,15 @@ def _add_claude_message(
     item: ParsedItem, conversation: records.Conversation, message: Json
 ) -> None:
     role = str(message.get("sender"))
-    listed_blocks = records.only_objects(message.get("content"))
+    listed_blocks = json_objects(message, "content")
     blocks = [_cited(block) for block in listed_blocks if _is_said(block) and block.get("text")]
     extracted = [
         f"{file.get('file_name') or 'Pasted text'}:\n{file['extracted_content']}"
-        for file in records.only_objects(message.get("attachments"))
+        for file in json_objects(message, "attachments")
         if file.get("extracted_content")
     ]
-    listed = records.only_objects(message.get("attachments"))
-    listed += records.only_objects(message.get("files"))
+    listed = json_objects(message, "attachments")
+    listed += json_objects(message, "files")
     files = [
         records.MessageFile(name=str(file.get("file_name") or ""), size=_size(file, "file_size"))
         for file in listed
@@ -188,7 +187,7 @@ def _add_work(
 ) -> None:
     """Add a message for each thought of Claude, and for what a tool was given and gave."""
     role = str(message.get("sender"))
-    for number, block in enumerate(records.only_objects(message.get("content")), 1):
+    for number, block in enumerate(json_objects(message, "content"), 1):
         if not _is_said(block) and (text := _work_text(block)):
             records.add_message(
                 item,
@@ -210,9 +209,7 @@ def _is_said(block: Json) -> bool:
 def _cited(block: Json) -> str:
     """Return a text with the addresses of the pages that it cites."""
     text = str(block["text"])
-    urls = (
-        str(each["url"]) for each in records.only_objects(block.get("citations")) if each.get("url")
-    )
+    urls = (str(each["url"]) for each in json_objects(block, "citations") if each.get("url"))
     links = [f"({url})" for url in dict.fromkeys(urls) if url not in text]
     return " ".join((text, *links))
 
@@ -223,7 +220,7 @@ def _work_text(block: Json) -> str:
     shown = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
              for value in (given or {}).values())  # fmt: skip
     results = [str(each.get("text") or each.get("title") or "")
-               for each in records.only_objects(block.get("content"))]  # fmt: skip
+               for each in json_objects(block, "content")]  # fmt: skip
     texts = [*shown, str(block.get("thinking") or ""), *results]
     text = "\n".join(filter(None, texts)).strip()
     name = block.get("name")

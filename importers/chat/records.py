@@ -87,11 +87,6 @@ def add_message(
     ]
 
 
-def only_objects(value: object) -> list[dict[str, Any]]:
-    """Return the objects of a list, and nothing for any other value of an export."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def conversation_id(service: str, name: str) -> str:
     return record_key(f"{service[0]}_", f"{service}/{name}", length=20)
 

@@ -12,7 +12,7 @@ from importers.chat import records
 from importers.core.dates import unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.readers import iter_json_items, json_object
+from importers.core.readers import iter_json_items, json_object, json_objects
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import one_line
 
@@ -156,7 +156,7 @@ def _message(message: Any, conversation: records.Conversation, workspace: Worksp
     timestamp = message["ts"]
     sent_at = item.require_date(unix_to_iso(timestamp), timestamp)
     text = _text(message, workspace)
-    if not text and not records.only_objects(message.get("files")):
+    if not text and not json_objects(message, "files"):
         item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=str(message.get("subtype") or "")[:80])
     thread = message.get("thread_ts")
     thread_id = f"{conversation.id}.{thread}" if thread else None
@@ -174,13 +174,13 @@ def _message(message: Any, conversation: records.Conversation, workspace: Worksp
         reply_to=thread_id if thread != timestamp else None,
         reactions=[
             f"{reaction.get('name')} {reaction.get('count', 1)}"
-            for reaction in records.only_objects(message.get("reactions"))
+            for reaction in json_objects(message, "reactions")
         ],
         files=[
             records.MessageFile(
                 name=file.get("name") or "", media_type=file.get("mimetype"), size=file.get("size")
             )
-            for file in records.only_objects(message.get("files"))
+            for file in json_objects(message, "files")
             if file.get("mode") != "tombstone"
         ],
     )
@@ -196,11 +196,11 @@ def _author(message: Json, workspace: Workspace) -> str | None:
 def _text(message: Json, workspace: Workspace) -> str:
     texts = [message.get("text") or _block_text(message.get("blocks"), workspace.users)]
     texts.append(json_object(message, "message").get("text"))  # of one that was changed
-    for file in records.only_objects(message.get("files")):
+    for file in json_objects(message, "files"):
         comment = json_object(file, "initial_comment").get("comment")
         texts += [comment, file.get("plain_text") or file.get("preview")]
-    for attachment in records.only_objects(message.get("attachments")):
-        fields = records.only_objects(attachment.get("fields"))
+    for attachment in json_objects(message, "attachments"):
+        fields = json_objects(attachment, "fields")
         named = (f"{each.get('title')}: {each.get('value')}" for each in fields)
         texts += [attachment.get("pretext"), *named]
         text = attachment.get("text") or _block_text(

@@ -12,7 +12,7 @@ from importers.chat import records
 from importers.core.dates import parse_local_moment, unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.readers import ITEM, KeySet, iter_json_events
+from importers.core.readers import ITEM, KeySet, iter_json_events, json_objects
 from importers.core.results import (
     ExportItem,
     ExportItems,
@@ -161,7 +161,7 @@ def _message(
         reply_to=_reply_to(message, conversation),
         reactions=[
             f"{reaction.get('emoji') or reaction.get('type')} {reaction.get('count', 1)}"
-            for reaction in records.only_objects(message.get("reactions"))
+            for reaction in json_objects(message, "reactions")
         ],
         files=files,
     )
@@ -237,7 +237,7 @@ def _shared_texts(message: dict[str, Any]) -> Iterator[str]:
     for member in ("poll", "todo_list"):
         if isinstance(shared := message.get(member), dict):
             yield _text(shared.get("question") or shared.get("title"))
-            for answer in records.only_objects(shared.get("answers") or shared.get("items")):
+            for answer in json_objects(shared, "answers") or json_objects(shared, "items"):
                 voters = answer.get("voters")
                 yield f"- {_text(answer.get('text'))}" + ("" if voters is None else f" ({voters})")
     yield from (_text(message.get(name)) for name in ("place_name", "address", "game_title"))

@@ -633,7 +633,7 @@ class KeySet:
             "CREATE TABLE IF NOT EXISTS keys (hash INTEGER PRIMARY KEY, item INTEGER)",
             "BEGIN",
         ):
-            self._database.execute(statement)
+            self._execute(statement)
 
     @classmethod
     def load(cls, path: Path, *, items: int) -> "KeySet | None":
@@ -642,7 +642,7 @@ class KeySet:
             seen = cls(path)
             (complete,) = seen._database.execute("PRAGMA user_version").fetchone()
             seen._database.execute("DELETE FROM keys WHERE item >= ?", [items])
-        except sqlite3.Error:
+        except (OSError, sqlite3.Error):
             return None
         return seen if complete >= items else None
 

@@ -1,11 +1,11 @@
 """Import a part of an export, resuming where an earlier run of it stopped."""
 
-import contextlib
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from django.db import DatabaseError
 from django.utils import timezone
@@ -43,19 +43,9 @@ class BusyError(InvalidRequest):
     """Another process imports the same export at the moment."""
 
 
-def import_part(
-    part: ExportPart,
-    *,
-    label: str,
-    skipped: tuple[tuple[str, Issue], ...] = (),
-    workspace: Path,
-    now: datetime,
-    on_progress: OnProgress | None = None,
-) -> ImportRun:
-    """Import a part into its connection at once. See ``import_steps``."""
-    steps = import_steps(
-        part, label=label, skipped=skipped, workspace=workspace, now=now, on_progress=on_progress
-    )
+def import_part(part: ExportPart, **options: Any) -> ImportRun:
+    """Import a part into its connection at once; takes the options of ``import_steps``."""
+    steps = import_steps(part, **options)
     while True:
         try:
             next(steps)
@@ -102,28 +92,9 @@ def import_steps(
             now=now,
         )
         keys = workspace / f"{run.run_id}.keys"
-        yield from _run(part, skipped, run, keys, now, on_progress)
+        with closing(_PartImport(part, skipped, run, keys, now, on_progress)) as running:
+            yield from running.steps()
     return run
-
-
-def _run(
-    part: ExportPart,
-    skipped: tuple[tuple[str, Issue], ...],
-    run: ImportRun,
-    keys: Path,
-    now: datetime,
-    on_progress: OnProgress | None,
-) -> Iterator[object]:
-    spool = AttachmentSpool()
-    try:
-        yield from _PartImport(part, skipped, run, spool, keys, now, on_progress).steps()
-    except BaseException:
-        run.status = ImportRun.Status.STOPPED
-        with contextlib.suppress(DatabaseError):  # the database may be the cause
-            run.save(update_fields=["status"])
-        raise
-    finally:
-        spool.close()
 
 
 @dataclass
@@ -131,7 +102,6 @@ class _PartImport:
     part: ExportPart
     skipped: tuple[tuple[str, Issue], ...]
     run: ImportRun
-    spool: AttachmentSpool
     keys: Path
     now: datetime
     on_progress: OnProgress | None
@@ -139,22 +109,31 @@ class _PartImport:
     rejected_lines: set[int] = field(default_factory=set)
     new_lines: set[int] = field(default_factory=set)
     changed_lines: set[int] = field(default_factory=set)
-    totals: ImportTotals = field(init=False)
-    seen: KeySet = field(init=False)
+    spool: AttachmentSpool = field(default_factory=AttachmentSpool)
+    seen: KeySet = field(default_factory=KeySet)
 
     def __post_init__(self) -> None:
         self.totals = ImportTotals.of(self.part.importer.declaration)
 
     def steps(self) -> Iterator[object]:
-        feed = self._feed()
-        self.totals.load(self.run.totals)
-        with closing(self.seen):
+        try:
+            feed = self._feed()
+            self.totals.load(self.run.totals)
             while feed.has_more:
                 self._import(feed)
                 yield self.run
+        except BaseException:
+            self.run.status = ImportRun.Status.STOPPED
+            with suppress(DatabaseError):  # the database may be the cause
+                self.run.save(update_fields=["status"])
+            raise
         self.run.status = ImportRun.Status.FINISHED
         store.save_progress(self.run, [], now=timezone.now())
         KeySet.remove(self.keys)
+
+    def close(self) -> None:
+        self.spool.close()
+        self.seen.close()
 
     def _import(self, feed: RecordFeed) -> None:
         """Import until the export ends, the spool is full or others have their turn."""
