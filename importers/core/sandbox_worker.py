@@ -2,7 +2,7 @@
 
 Arguments: the private folder, the top-level package and its folder, and the export. It reads requests
 from standard input and answers each with one message, or several for ``read``. No importer is
-imported before the process is confined.
+imported before the process is confined. A message is the length of a JSON object, the object, and bytes.
 """
 
 import importlib.util
@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,6 @@ from importers.core import isolation
 from importers.core.dates import AS_WRITTEN, DATES, require_plausible
 from importers.core.export_files import Export, ExportFile, fingerprint, open_export
 from importers.core.importer import ChoiceNeeded, Importer, Options, extra_kind
-from importers.core.messages import MessageError, read_message, write_message
 from importers.core.results import (
     ITEM_MAX_BYTES,
     RECORD_MAX_BYTES,
@@ -46,6 +45,11 @@ from importers.core.text_recognition import SCAN_SUFFIXES
 BATCH_BYTES = 1024 * 1024
 BATCH_ITEMS = 500
 BATCH_SECONDS = 1.0
+MESSAGE_MAX_BYTES = 32 * 1024 * 1024
+MESSAGE_MAX_VALUES = 1_000_000
+"""A value takes up to thirty times the memory of its text, such as each list of `[[],[],[]]`."""
+
+TOO_LONG = "sent too long a message"
 _NUL = rb"\u0000"
 
 logger = logging.getLogger(__name__)
@@ -346,6 +350,49 @@ def _serialize(record: ParsedRecord) -> bytes | None:
         return orjson.dumps(to_storable_json(record.data))
     except (TypeError, RecursionError):
         return None
+
+
+class MessageError(Exception):
+    """The other side exited or sent something else than a message."""
+
+
+def write_message(stream: IO[bytes], header: dict[str, Any], payload: Iterable[bytes] = ()) -> None:
+    try:
+        content = orjson.dumps(header)
+    except TypeError:  # such as a lone surrogate
+        content = orjson.dumps(to_storable_json(header))
+    stream.write(b"%d\n" % len(content))
+    stream.write(content)
+    for part in payload:
+        stream.write(part)
+    stream.flush()
+
+
+def read_message(stream: IO[bytes]) -> dict[str, Any]:
+    """Return the object; the bytes that follow it remain in the stream. Raises ``MessageError``."""
+    line = stream.readline(20)
+    if not line.strip().isdigit():
+        raise MessageError("exited" if not line else "sent something else than a message")
+    if int(line) > MESSAGE_MAX_BYTES:
+        raise MessageError(TOO_LONG)
+    content = read_exactly(stream, int(line))
+    if sum(map(content.count, (b",", b"[", b"{"))) > MESSAGE_MAX_VALUES:
+        raise MessageError(TOO_LONG)
+    try:
+        header = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        raise MessageError("sent something else than a message") from None
+    if not isinstance(header, dict):
+        raise MessageError("sent something else than a message")
+    return header
+
+
+def read_exactly(stream: IO[bytes], size: int) -> bytes:
+    """Raises ``MessageError`` at the end of the stream."""
+    content = stream.read(size)
+    if len(content) < size:
+        raise MessageError("exited")
+    return content
 
 
 if __name__ == "__main__":

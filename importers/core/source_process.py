@@ -10,15 +10,16 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
-from importers.core.messages import MessageError, read_exactly, read_message, write_message
-from importers.core.sandbox import ReceivedItem, parse_item
-from importers.core.sandbox_process import (
+from importers.core.sandbox import (
     PIPE_BYTES,
+    ReceivedItem,
     SandboxError,
     TimedPipe,
+    parse_item,
     start_process,
     warn_of_missing,
 )
+from importers.core.sandbox_worker import MessageError, read_exactly, read_message, write_message
 from importers.core.source import Change, Container, InstalledSource, ProblemCode, SourceError
 from importers.core.source_http import tls_context
 from importers.core.text import replace_unstorable

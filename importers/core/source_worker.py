@@ -25,9 +25,14 @@ if __name__ == "__main__":  # isolated mode leaves out this folder
 import evidence
 import importers
 from importers.core import isolation
-from importers.core.messages import read_message, write_message
 from importers.core.results import ExportItem, Issue, ReceiptCode, issue_only
-from importers.core.sandbox_worker import encode_item, load_package, parse_item
+from importers.core.sandbox_worker import (
+    encode_item,
+    load_package,
+    parse_item,
+    read_message,
+    write_message,
+)
 from importers.core.source import (
     Change,
     Checkpoint,

@@ -21,8 +21,7 @@ from importers.core.importer import (
 )
 from importers.core.readers import KeySet
 from importers.core.results import Issue, ReceiptCode
-from importers.core.sandbox import ClaimedFiles, Claims
-from importers.core.sandbox_process import SandboxError, Session, parse_issue
+from importers.core.sandbox import ClaimedFiles, Claims, SandboxError, Session, parse_issue
 from importers.models import ImportReceipt, ImportRun
 from importers.registry import OWN_PACKAGE, installed_importers
 from importers.runs.import_totals import ImportTotals, total_lines

@@ -23,8 +23,7 @@ from evidence.write.blobs import CHUNK_BYTES, SmallFile, put_blob, put_small_fil
 from evidence.write.ndjson import NdjsonLine
 from importers.core.readers import KeySet
 from importers.core.results import Issue, ReceiptCode, StaleRecords, without_repeated
-from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader
-from importers.core.sandbox_process import SandboxError
+from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader, SandboxError
 from importers.runs.import_totals import ImportTotals, RecordSummary
 from importers.runs.store import PendingReceipt
 

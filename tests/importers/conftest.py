@@ -17,7 +17,7 @@ from importers.authoring.source_kit import SourceTests
 from importers.authoring.test_kit import ImporterTests
 from importers.core import sandbox, source_process
 from importers.core.importer import EXTRA_PACKAGE, InstalledImporter
-from importers.core.sandbox_process import Session, open_session
+from importers.core.sandbox import Session, open_session
 from importers.registry import installed_sources
 from tests.importers.sandbox_thread import open_in_thread, start_in_thread
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from importers.core import source_worker
 from importers.core.importer import InstalledImporter
-from importers.core.messages import MessageError, write_message
-from importers.core.sandbox_process import Process, Session
-from importers.core.sandbox_worker import Worker
+from importers.core.sandbox import Process, Session
+from importers.core.sandbox_worker import MessageError, Worker, write_message
 from importers.core.source_http import tls_context
 
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from evidence.models.connections import Connection
 from importers import registry
-from importers.core import sandbox_process
+from importers.core import sandbox
 from importers.core.importer import ImportRequest
 from importers.core.readers import KeySet
 from importers.core.sandbox import ReceivedItem, RecordHeader
@@ -234,7 +234,7 @@ def test_item_that_ends_the_process_has_a_receipt_and_the_others_are_imported(
 def test_item_that_never_ends_has_a_receipt_and_the_others_are_imported(
     install: Install, mood: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox_process, "SILENCE_SECONDS", 10.0)  # many times a start
+    monkeypatch.setattr(sandbox, "SILENCE_SECONDS", 10.0)  # many times a start
     install()
 
     run(mood("one", "eval: __import__('time').sleep(999)", "three"))
