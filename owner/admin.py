@@ -73,10 +73,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
 
     @override
     def add_view(
-        self,
-        request: HttpRequest,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         return redirect("give-access")
 

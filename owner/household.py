@@ -52,9 +52,7 @@ LAST = "This is the last administrator. Make another owner administrator first."
 BY = "an administrator of this server"
 
 
-def administrator_required(
-    view: Callable[..., HttpResponse],
-) -> Callable[..., HttpResponseBase]:
+def administrator_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponseBase]:
     """Restrict a view to administrators; for other owners there is no such page."""
 
     @owner_required

@@ -183,10 +183,7 @@ def record_title(visible: VisibleRecords, record: VisibleRecord) -> str:
 
 
 def record_values(
-    visible: VisibleRecords,
-    record: VisibleRecord,
-    *,
-    max_length: int | None = MAX_VALUE_LENGTH,
+    visible: VisibleRecords, record: VisibleRecord, *, max_length: int | None = MAX_VALUE_LENGTH
 ) -> list[FieldValue]:
     """Return the declared fields in their order, then undeclared ones. None means no cut."""
     fields = visible.stream.fields

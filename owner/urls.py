@@ -53,12 +53,7 @@ from owner.preferences import preferences
 from owner.records.browse_page import record_list
 from owner.records.day_page import day_page, today_page
 from owner.records.erasure_pages import ask, receipts_page, watch
-from owner.records.people_pages import (
-    merge_people,
-    people_page,
-    person_page,
-    separate_identity,
-)
+from owner.records.people_pages import merge_people, people_page, person_page, separate_identity
 from owner.records.record_files import record_file, record_html
 from owner.records.record_page import record_page, who_can_see
 from owner.records.search_page import search_page

@@ -238,10 +238,7 @@ def usage_texts(limits: Sequence[QuotaUsage]) -> list[str]:
     ]
 
 
-TOKEN_CHOICES = (
-    (MCP, "an AI agent, such as Claude or Codex"),
-    (REST, "my own app or script"),
-)
+TOKEN_CHOICES = ((MCP, "an AI agent, such as Claude or Codex"), (REST, "my own app or script"))
 
 
 class TokensForm(forms.Form):

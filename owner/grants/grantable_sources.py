@@ -187,10 +187,7 @@ def narrowable(grant: Grant, *, owner_id: str) -> GrantableSource | None:
 
 
 def _grantable(
-    prefix: str,
-    source: Source,
-    connections: Sequence[Connection],
-    detail: RequestedAccess | None,
+    prefix: str, source: Source, connections: Sequence[Connection], detail: RequestedAccess | None
 ) -> GrantableSource:
     pk = source.current_declaration_id
     if pk is None:

@@ -155,8 +155,5 @@ def _only(samples: list[Sample], names: list[str]) -> Iterator[Sample]:
 
 def _signature(request: HttpRequest, asked: PermissionRequest, offer: Offer) -> str:
     return review_signature(
-        [],
-        subject=["permission", asked.pk, offer.terms],
-        form_token="",
-        user_pk=request.user.pk,
+        [], subject=["permission", asked.pk, offer.terms], form_token="", user_pk=request.user.pk
     )

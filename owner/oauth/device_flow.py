@@ -199,10 +199,7 @@ def poll_token(request: HttpRequest, attempt_id: str) -> HttpResponse:
 
 
 def _registration(
-    request: HttpRequest,
-    parameters: dict[str, str],
-    pushed: "PendingRequest | None",
-    now: datetime,
+    request: HttpRequest, parameters: dict[str, str], pushed: "PendingRequest | None", now: datetime
 ) -> "Registration":
     client_id = parameters.get("client_id") or (pushed and pushed.registration_id)
     if client_id or "Authorization" in request.headers:

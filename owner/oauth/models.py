@@ -47,7 +47,7 @@ class Registration(models.Model):
                 name="registration_secret_as_its_method_says",
                 condition=models.Q(auth_method="none", secret_digest__isnull=True)
                 | (~models.Q(auth_method="none") & models.Q(secret_digest__isnull=False)),
-            ),
+            )
         ]
         indexes = [models.Index(name="registration_by_age", fields=["created_at"])]
 

@@ -151,9 +151,7 @@ def revoke_by_token(token: str, *, registration: Registration, now: datetime) ->
         for family in families.filter(family_id__in=rows.values("family_id")):
             end_family(family.family_id, now=now)
     AccessToken.unscoped.filter(
-        digest__in=bearer_digests(token),
-        revoked_at=None,
-        package__client_id=registration.client_id,
+        digest__in=bearer_digests(token), revoked_at=None, package__client_id=registration.client_id
     ).update(revoked_at=now)
 
 
@@ -311,10 +309,7 @@ def store_token_once(
 
 def _store_refreshable(token: Token, family: RefreshFamily, *, now: datetime) -> AccessToken:
     return extend_family(
-        family,
-        access_token=token["access_token"],
-        refresh_token=token["refresh_token"],
-        now=now,
+        family, access_token=token["access_token"], refresh_token=token["refresh_token"], now=now
     )
 
 

@@ -104,11 +104,7 @@ class ListPage:
 
 
 def page_of(
-    listing: Listing,
-    visible: VisibleRecords,
-    kept: Mapping[str, str],
-    *,
-    where: Sequence[SQL] = (),
+    listing: Listing, visible: VisibleRecords, kept: Mapping[str, str], *, where: Sequence[SQL] = ()
 ) -> ListPage:
     """Return a page of records; its URLs keep the parameters `kept`.
 

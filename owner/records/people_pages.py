@@ -296,8 +296,7 @@ def merge_people(request: HttpRequest, person: str) -> HttpResponse:
         with transaction.atomic():
             for identity in {row.identity for row in other.rows}:
                 PersonMerge.unscoped.update_or_create(
-                    identity=identity,
-                    defaults={"person": kept.person_id, "merged_at": now},
+                    identity=identity, defaults={"person": kept.person_id, "merged_at": now}
                 )
             people_index.join_people()
         messages.success(request, f"{other.name} and {kept.name} are one person now.")

@@ -163,10 +163,7 @@ def _why(grant: Grant, place: Place, seen: VisibleRecord, labels: Mapping[str, s
 
 def _line(grant: Grant, why: str) -> Line:
     return Line(
-        grant.package.client.display_name,
-        grant_url(grant.pk),
-        state_badge(state_of(grant)),
-        why,
+        grant.package.client.display_name, grant_url(grant.pk), state_badge(state_of(grant)), why
     )
 
 

@@ -357,10 +357,7 @@ def listed_items(summaries: Iterable[RecordSummary]) -> list[DisclosedItem]:
     """Return what a list shows of each record: the fields with a role."""
     return [
         DisclosedItem(
-            each.connection_id,
-            each.visible.stream.name,
-            each.record.record_key,
-            each.listed_fields,
+            each.connection_id, each.visible.stream.name, each.record.record_key, each.listed_fields
         )
         for each in summaries
     ]

@@ -230,11 +230,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
     """Show one page of hits, or only the search box if there is no query."""
     filters = Filters.of(request)
     scope = owner_scope(current_owner())
-    context = {
-        "query": filters.q,
-        "filters": filters,
-        "has_connections": bool(scope.connections),
-    }
+    context = {"query": filters.q, "filters": filters, "has_connections": bool(scope.connections)}
     if filters.q.strip():
         try:
             context |= _results(filters, scope)
@@ -356,10 +352,7 @@ def _inert(text: str) -> SafeString:
 def _disclosed(found: SearchResult, rows: Sequence[HitRow]) -> list[DisclosedItem]:
     """Return the hits, with the fields of their rows and excerpts, and what suggestions disclose."""
     items = [
-        DisclosedItem(
-            *hit.key,
-            row.summary.listed_fields | {each.field for each in hit.excerpts},
-        )
+        DisclosedItem(*hit.key, row.summary.listed_fields | {each.field for each in hit.excerpts})
         for hit, row in zip(found.hits, rows, strict=True)
     ]
     suggested = (

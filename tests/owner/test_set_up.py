@@ -19,11 +19,7 @@ from tests.owners import set_up_link
 
 pytestmark = pytest.mark.django_db
 
-GOOD = {
-    "username": "alice",
-    "password": "correct horse battery",
-    "again": "correct horse battery",
-}
+GOOD = {"username": "alice", "password": "correct horse battery", "again": "correct horse battery"}
 
 
 def page(token: str) -> str:

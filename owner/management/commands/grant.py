@@ -273,12 +273,7 @@ def _json(value: object) -> str:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
-RESOURCES = {
-    "mcp": (MCP,),
-    "rest": (REST,),
-    "both": (MCP, REST),
-    "events": (MCP, EVENTS),
-}
+RESOURCES = {"mcp": (MCP,), "rest": (REST,), "both": (MCP, REST), "events": (MCP, EVENTS)}
 DAYS = 90
 
 

@@ -83,9 +83,7 @@ def test_every_sign_in_page_applies_the_throttle(admin: str) -> None:
     assert "_auth_user_id" not in answer.client.session
 
 
-def test_delay_grows_with_each_failure(
-    time_machine: Traveller,
-) -> None:
+def test_delay_grows_with_each_failure(time_machine: Traveller) -> None:
     time_machine.move_to("2026-11-22T12:00:00Z", tick=False)
     fail(FREE + 1)
     waits = []

@@ -43,9 +43,7 @@ def test_approved_client_reads(world: World, asking: Asking) -> None:
     assert post(body["access_token"]).status_code == 200
 
 
-def test_token_responses_have_no_cors_headers(
-    asking: Asking,
-) -> None:
+def test_token_responses_have_no_cors_headers(asking: Asking) -> None:
     asking.program.defaults["HTTP_ORIGIN"] = "https://host.example"
 
     tokens = asking.exchange(asking.code())
@@ -421,8 +419,7 @@ def test_upper_case_scheme_and_host_of_a_resource_are_normalized(asking: Asking)
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{}, {"code_verifier": OTHER}, {"redirect_uri": None}, {"client_id": "x"}],
+    "wrong", [{}, {"code_verifier": OTHER}, {"redirect_uri": None}, {"client_id": "x"}]
 )
 def test_errors_of_the_token_endpoint_are_described(
     asking: Asking, wrong: dict[str, str | None]

@@ -95,12 +95,9 @@ def test_polling_too_often_is_slowed_down(device: Asking) -> None:
 
     errors = [poll(device, started, later=later).json()["error"] for later in (0, 1, 4, 12)]
 
-    assert errors == [
-        "authorization_pending",
-        "slow_down",
-        "slow_down",
-        "slow_down",
-    ] or errors[:2] == ["authorization_pending", "slow_down"]
+    assert errors == ["authorization_pending", "slow_down", "slow_down", "slow_down"] or errors[
+        :2
+    ] == ["authorization_pending", "slow_down"]
 
 
 def test_a_code_ends_after_five_minutes(device: Asking) -> None:

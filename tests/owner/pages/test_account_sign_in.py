@@ -94,8 +94,7 @@ def link(page: str) -> str:
 def connect(http: HttpClient, server: Dovecot, provider: IdentityProvider) -> str:
     page = http.get(answer_url(begin(http, server, provider)), follow=True).content.decode()
     http.post(
-        "/accounts/connect/imap",
-        {"draft": draft(page), "containers": ["INBOX"], "connection": ""},
+        "/accounts/connect/imap", {"draft": draft(page), "containers": ["INBOX"], "connection": ""}
     )
     return SourceAccount.unscoped.get().pk
 
@@ -368,11 +367,7 @@ def test_owner_chooses_other_folders_after_the_token_expired(
         (
             "google",
             "accounts.google.com",
-            {
-                "scope": "https://mail.google.com/",
-                "access_type": "offline",
-                "prompt": "consent",
-            },
+            {"scope": "https://mail.google.com/", "access_type": "offline", "prompt": "consent"},
         ),
         (
             "microsoft",

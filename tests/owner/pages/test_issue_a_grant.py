@@ -23,11 +23,7 @@ def newest() -> Grant:
 
 
 def counts() -> tuple[int, int, int]:
-    return (
-        Grant.unscoped.count(),
-        AccessToken.unscoped.count(),
-        Client.unscoped.count(),
-    )
+    return (Grant.unscoped.count(), AccessToken.unscoped.count(), Client.unscoped.count())
 
 
 def only_rest(form: Form) -> Form:
@@ -442,7 +438,7 @@ def test_a_stream_that_is_given_as_a_whole_has_no_boxes(world: World, alice: Bro
                 **ACCOUNT["streams"][0],
                 "selection": {"fields": False, "resources": False},
                 "display": {"label": "Everything booked"},
-            },
+            }
         ],
     }
     world.declare(document)
