@@ -1,11 +1,13 @@
 """Imports: an export is sent, looked at, confirmed and watched; then a bar and receipts show the result."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+import orjson
 from django import forms
 from django.conf import settings
 from django.contrib import messages
@@ -17,15 +19,25 @@ from django.urls import reverse
 from django.utils import timezone
 from typing_extensions import override
 
+from evidence.access.grant_text import humanize
+from evidence.declarations.parser import parse_declaration
 from evidence.errors import InvalidRequest
 from evidence.models.owners import current_owner
+from importers.core import sandbox
 from importers.core.importer import DATE_ORDERS, FileSample, parse_import_request
 from importers.core.results import ReceiptCode, UnreadableError
 from importers.models import ImportReceipt, ImportRun
 from importers.registry import installed_importers
 from importers.runs import uploads
 from importers.runs.import_totals import ImportTotals, format_sum
-from importers.runs.preview import ExportPreview, describe_part, issue_text, preview_export
+from importers.runs.preview import (
+    ExportPart,
+    ExportPreview,
+    describe_part,
+    dry_run,
+    issue_text,
+    preview_export,
+)
 from importers.runs.store import ensure_connection, find_run, latest_runs
 from importers.runs.uploads import Upload, answer, dismiss, find_waiting, list_waiting, locate
 from operations import jobs
@@ -41,7 +53,7 @@ from owner.preferences import base_language
 from owner.records.periods import zone_name
 from owner.records.record_summaries import stream_url
 from owner.site import owner, page
-from owner.text import escape_invisible, format_time, pluralize
+from owner.text import escape_invisible, format_time, one_line, pluralize
 
 COLUMN_PREFIX = "column_"
 COLUMN_LABELS = {
@@ -105,6 +117,7 @@ class WishForm(forms.Form):
     )
     timezone = forms.CharField(
         label="Time zone",
+        required=False,
         initial=zone_name,
         help_text="Where times that have no zone are meant, such as Europe/Berlin.",
     )
@@ -152,17 +165,15 @@ class WishForm(forms.Form):
     )
 
     def __init__(
-        self,
-        data: Mapping[str, str] | None = None,
-        *,
-        samples: Sequence[FileSample] = (),
-        asks_addresses: bool = False,
+        self, data: Mapping[str, str] | None = None, *, found: ExportPreview | None = None
     ) -> None:
-        """Offer the columns of the samples, and show what their values mean in each choice."""
+        """Ask only what the export needs, and show what its values mean in each choice."""
         super().__init__(data)
-        if not asks_addresses:
-            del self.fields[FIELD]
-        for name in ("date_order", "decimal"):
+        samples = () if found is None else found.samples
+        for name in [] if found is None else _unneeded(found):
+            if not self.data.get(name):
+                del self.fields[name]
+        for name in {"date_order", "decimal"} & self.fields.keys():
             menu = cast("forms.ChoiceField", self.fields[name])
             texts = next((each.readings[name] for each in samples if each.readings.get(name)), {})
             if texts:
@@ -170,10 +181,10 @@ class WishForm(forms.Form):
             menu.choices = [
                 (value, f"{label}: {escape_invisible(texts[value])}" if value in texts else label)
                 for value, label in cast("list[tuple[str, str]]", menu.choices)
-                if value != "reiwa" or value in texts or not asks_addresses
+                if value != "reiwa" or value in texts
             ]
         detected = dict.fromkeys(each.language for each in samples if each.language)
-        if detected:
+        if detected and "languages" in self.fields:
             self.fields["languages"].initial = ", ".join(detected)
         headers = list(dict.fromkeys(filter(None, (n for each in samples for n in each.header))))
         read = {name: column for each in reversed(samples) for name, column in each.columns.items()}
@@ -214,6 +225,7 @@ class WishForm(forms.Form):
         """Return the values for ``parse_import_request``; the menus need not be known yet."""
         names = self.base_fields.keys() - {FIELD}
         known = {name: str(self.cleaned_data.get(name, "")) for name in names}
+        known["timezone"] = known["timezone"] or zone_name()
         chosen = {name: self.data.get(COLUMN_PREFIX + name) for name in COLUMN_LABELS}
         lines = (
             f"{name}={' '.join(column.splitlines())}" for name, column in chosen.items() if column
@@ -221,14 +233,29 @@ class WishForm(forms.Form):
         return known | {"columns": "\n".join(lines)}
 
 
+def _unneeded(found: ExportPreview) -> set[str]:
+    """Return the fields that say nothing of an export, unless one of its questions names them."""
+    asked = " ".join(part.missing_option.flag for part in found.parts if part.missing_option)
+    has_table = any(each.header for each in found.samples)
+    needed = {
+        "account": has_table,
+        "decimal": has_table,
+        "signs": has_table,
+        "date_order": has_table or any(each.readings.get("date_order") for each in found.samples),
+        "timezone": any(part.importer.has_local_times for part in found.parts),
+        "languages": not all(part.target.connection_id for part in found.parts),
+        FIELD: any(names_senders(part.importer.declaration) for part in found.parts),
+    }
+    return {
+        name
+        for name, is_needed in needed.items()
+        if not is_needed and f"--{name.replace('_', '-')}" not in asked
+    }
+
+
 PLACES_SHOWN = 50
 MAX_GROUPS = 60
-_LABELS = {
-    "new": "new",
-    "changed": "changed",
-    "unchanged": "unchanged",
-    "left": "not imported",
-}
+_LABELS = {"new": "new", "changed": "changed", "unchanged": "unchanged", "left": "not imported"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +352,9 @@ def _place(receipt: ImportReceipt) -> str:
 
 
 LEFT_SHOWN = 20
+COUNTED_BYTES = 5_000_000
+"""Larger parts take too long to be counted before the page is shown."""
+SAMPLE_SIZE = 5
 STATES = {
     ImportRun.Status.RUNNING: "Importing",
     ImportRun.Status.FINISHED: "Finished",
@@ -334,9 +364,11 @@ STATES = {
 
 @dataclass(frozen=True, slots=True)
 class PartLines:
-    """``question`` and ``evidence`` where the owner has to choose."""
+    """``question`` and ``evidence`` where the owner has to choose; else what would be stored."""
 
     text: str
+    counts: list[str] = field(default_factory=list)
+    titles: list[str] = field(default_factory=list)
     question: str = ""
     evidence: list[str] = field(default_factory=list)
 
@@ -358,11 +390,44 @@ def part_lines(found: ExportPreview) -> list[PartLines]:
     for part in found.parts:
         text = escape_invisible(describe_part(part))
         if part.missing_option is None:
-            lines.append(PartLines(text))
+            lines.append(PartLines(text, part_counts(part), part_titles(part)))
         else:
             shown = [escape_invisible(line) for line in part.missing_option.evidence]
-            lines.append(PartLines(text, part.missing_option.question, shown))
+            question = part.missing_option.question
+            lines.append(PartLines(text, question=question, evidence=shown))
     return lines
+
+
+def part_counts(part: ExportPart) -> list[str]:
+    """Return the records by stream and account with their dates and sums; none of a large part."""
+    if part.size > COUNTED_BYTES:
+        return []
+    totals = dry_run(part).totals
+    lines = []
+    for (stream, account, currency), total in sorted(totals.totals.items()):
+        dates = f", {total.first} to {total.last}" if total.first else ""
+        name = f" in {totals.names.get(account, account)}" if account else ""
+        money = "" if total.sum is None else f", {format_sum(Decimal(total.sum), currency)}"
+        lines.append(
+            escape_invisible(f"{total.items:,} {humanize(stream).lower()}{name}{dates}{money}")
+        )
+    return lines
+
+
+def part_titles(part: ExportPart) -> list[str]:
+    """Return the titles of the first records of a part that has no table."""
+    streams = parse_declaration(orjson.loads(part.importer.declaration)).streams
+    titles = []
+    items = sandbox.read(part.importer, part.files, part.options, skip=0)
+    for item in islice(items, SAMPLE_SIZE):
+        for file in item.files:
+            item.read(file.size)
+        for record in item.records:
+            data = orjson.loads(item.read(record.size))
+            named = streams[record.stream].title_field if record.stream in streams else None
+            titles += [one_line(data[named])] if named and data.get(named) else []
+    items.close()  # type: ignore[attr-defined] # a generator, whose end stops the process
+    return titles[:SAMPLE_SIZE]
 
 
 def table_lines(sample: FileSample) -> dict[str, Any]:
@@ -534,7 +599,7 @@ def _preview(
         return _page(request, "preview", title=title, context=context)
     is_ready = bool(found.parts) and all(part.missing_option is None for part in found.parts)
     senders = [part for part in found.parts if names_senders(part.importer.declaration)]
-    context["form"] = form = WishForm(words, samples=found.samples, asks_addresses=bool(senders))
+    context["form"] = form = WishForm(words, found=found)
     if words is not None and form.is_valid() and is_ready and "start" in words:
         if addresses := form.cleaned_data.get(FIELD):
             now = timezone.now()
