@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import orjson
 from django import forms
+from django.conf.locale import LANG_INFO
 from django.core import signing
 from django.db import transaction
 from django.db.models import Model
@@ -44,41 +45,15 @@ def validate_printable(name: str) -> str:
     return name
 
 
-LANGUAGE_NAMES = {
-    "ar": "Arabic",
-    "eu": "Basque",
-    "ca": "Catalan",
-    "zh": "Chinese",
-    "cs": "Czech",
-    "da": "Danish",
-    "nl": "Dutch",
-    "en": "English",
-    "et": "Estonian",
-    "fi": "Finnish",
-    "fr": "French",
-    "de": "German",
-    "el": "Greek",
-    "hi": "Hindi",
-    "hu": "Hungarian",
-    "id": "Indonesian",
-    "ga": "Irish",
-    "it": "Italian",
-    "ja": "Japanese",
-    "ko": "Korean",
-    "lt": "Lithuanian",
-    "ne": "Nepali",
-    "nb": "Norwegian",
-    "fa": "Persian",
-    "pl": "Polish",
-    "pt": "Portuguese",
-    "ro": "Romanian",
-    "ru": "Russian",
-    "sr": "Serbian",
-    "es": "Spanish",
-    "sv": "Swedish",
-    "ta": "Tamil",
-    "tr": "Turkish",
-}
+LANGUAGE_CODES = (
+    "ar ca cs da de el en es et eu fa fi fr ga hi hu id it ja ko lt ne nl pl pt ro ru sr sv ta tr"
+)
+LANGUAGE_NAMES = dict(sorted(
+    {"nb": "Norwegian", "zh": "Chinese"}.items()
+    | {code: str(LANG_INFO[code]["name"]) for code in LANGUAGE_CODES.split()}.items(),
+    key=lambda each: each[1],
+))  # fmt: skip
+"""The languages whose texts are analyzed, by name."""
 
 
 def language_choices(codes: Iterable[str]) -> list[tuple[str, str]]:

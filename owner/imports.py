@@ -57,23 +57,12 @@ from owner.text import escape_invisible, format_time, one_line, pluralize
 
 COLUMN_PREFIX = "column_"
 COLUMN_LABELS = {
-    "date": "Date",
-    "amount": "Amount",
-    "debit": "Money out",
-    "credit": "Money in",
-    "direction": "In or out",
-    "currency": "Currency",
-    "counterparty": "Name of the other side",
-    "counterparty_account": "Account of the other side",
-    "memo": "Purpose",
-    "account": "Your account",
-    "kind": "Kind",
-    "category": "Category",
-    "reference": "Reference",
-    "status": "Status",
-    "fee": "Fee",
-    "balance": "Balance",
-}
+    "date": "Date", "amount": "Amount", "debit": "Money out", "credit": "Money in",
+    "direction": "In or out", "currency": "Currency", "counterparty": "Name of the other side",
+    "counterparty_account": "Account of the other side", "memo": "Purpose",
+    "account": "Your account", "kind": "Kind", "category": "Category", "reference": "Reference",
+    "status": "Status", "fee": "Fee", "balance": "Balance",
+}  # fmt: skip
 MAIN_COLUMNS = frozenset({"date", "amount", "counterparty", "memo"})
 """Columns whose menus are always shown; of the others, those that were recognized or chosen."""
 

@@ -19,9 +19,8 @@ from evidence import limits
 from evidence.access.gate import Gate
 from evidence.access.grant_lifecycle import narrow_grant
 from evidence.access.grant_states import CURRENT_STATES, state_of, with_grant_state
-from evidence.access.grants import find_approved_package, issue, lock_sources, register_client
+from evidence.access.grants import find_approved_package, lock_sources, register_client
 from evidence.access.owner_scope import grant_scope, preview_scope
-from evidence.access.quotas import set_quotas
 from evidence.errors import ApiException
 from evidence.models.clients import Client
 from evidence.models.grants import Grant
@@ -123,15 +122,12 @@ def _find_error(app: AppForm, reviewed: ReviewedForms) -> str:
 @transaction.atomic
 def _issue(request: HttpRequest, app: AppForm, reviewed: ReviewedForms) -> HttpResponse:
     """Issue the grants and show their tokens. Raises ApiException, and then stores nothing."""
-    now, selection = timezone.now(), reviewed.forms
+    now = timezone.now()
     client = app.existing_client or register_client(
         app.cleaned_data["new_client"], owner_id=current_owner(), now=now
     )
-    selection.terms.purpose_description = app.cleaned_data["purpose"]
-    requests = selection.draft.requests(now)
-    package, grants = issue(requests, client=client, now=now, approval=reviewed.form_token)
-    for grant in grants:
-        set_quotas(grant.pk, selection.limits.limits, now=now)
+    reviewed.forms.terms.purpose_description = app.cleaned_data["purpose"]
+    package = reviewed.issue(client, now)
     return tokens_page(request, package, issue_tokens(package, app.cleaned_data["tokens"]))
 
 

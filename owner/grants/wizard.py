@@ -11,6 +11,7 @@ import hmac
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +28,8 @@ from evidence.access.grant_text import join_words, merge_descriptions, quote_lab
 from evidence.access.grants import find_approved_package, get_or_create_client, issue, lock_sources
 from evidence.access.quotas import set_quotas
 from evidence.errors import ApiException
+from evidence.models.clients import Client
+from evidence.models.grants import Package
 from evidence.models.owners import current_owner
 from owner.grants.grant_forms import DraftForms, SourceDraft, SourceForms, StreamForm, is_form_field
 from owner.grants.grantable_sources import (
@@ -102,6 +105,14 @@ class ReviewedForms:
         expected = self._signature(self.form_token)
         is_same = hmac.compare_digest(signature.encode(), expected.encode())
         return "" if self.form_token and is_same else changed
+
+    def issue(self, client: Client, now: datetime) -> Package:
+        """Issue the grants with their limits. Raises ApiException, and then stores nothing."""
+        requests, limits = self.forms.draft.requests(now), self.forms.limits.limits
+        package, grants = issue(requests, client=client, now=now, approval=self.form_token)
+        for grant in grants if limits else ():
+            set_quotas(grant.pk, limits, now=now)
+        return package
 
     def context(self, *, error: str = "") -> dict[str, Any]:
         """Return the context of ``owner/grants/edit.html``."""
@@ -401,11 +412,7 @@ class GrantWizard:
         client = get_or_create_client(
             requesting.client_id, display_name=requesting.name, owner_id=current_owner(), now=now
         )
-        requests, limits = self._forms.draft.requests(now), self._forms.limits.limits
-        package, grants = issue(requests, client=client, now=now, approval=form_token)
-        for grant in grants if limits else ():
-            set_quotas(grant.pk, limits, now=now)
-        return Approved(package.pk)
+        return Approved(self._reviewed.issue(client, now).pk)
 
     @property
     def hidden(self) -> dict[str, str]:
