@@ -35,6 +35,7 @@ from evidence.models.grants import Grant, PermissionRequest
 from evidence.models.owners import current_owner
 from owner.grants.grant_forms import usage_texts
 from owner.permissions import account_owner, is_owner, owner_required
+from owner.site import Question, confirmation
 from owner.text import describe_terms, format_time, last_days, pluralize
 
 USAGE_DAYS = 7
@@ -245,7 +246,6 @@ def acknowledge_alert(request: HttpRequest) -> HttpResponse:
 class AppAction:
     """An action on an app, with the texts of its confirmation page."""
 
-    title: str
     explanation: str
     button: str
     success: str
@@ -256,7 +256,6 @@ class AppAction:
 
 APP_ACTIONS = {
     "pause": AppAction(
-        "Pause {}?",
         "The app cannot read anything until you resume it. It stays signed in.",
         "Pause",
         "{} is paused and cannot read anything.",
@@ -264,7 +263,6 @@ APP_ACTIONS = {
         "app-resume",
     ),
     "resume": AppAction(
-        "Resume {}?",
         "The app can read what you allowed before, from the next request.",
         "Resume",
         "{} can read again.",
@@ -272,7 +270,6 @@ APP_ACTIONS = {
         "app-pause",
     ),
     "disconnect": AppAction(
-        "Disconnect {}?",
         "The app loses access now and is signed out. This cannot be undone; reconnect it to give"
         " access again.",
         "Disconnect",
@@ -310,13 +307,17 @@ def app_action(request: HttpRequest, name: str) -> HttpResponse:
         address = undo and reverse(undo, query={"client": app.client_id})
         messages.success(request, action.success.format(app.name), extra_tags=address or "")
         return redirect("connected-apps")
-    context = {
-        "here": "connected-apps",
-        "app": app,
-        "action": action,
-        "title": action.title.format(app.name),
-    }
-    return render(request, "owner/apps/confirm.html", context)
+    sentences = [
+        words.sentence for grant in app.grants if grant.is_current for words in grant.sentences
+    ]
+    question = Question(
+        title=f"{action.button} {app.name}?",
+        explanation=action.explanation,
+        items=dict(enumerate(sentences)),
+        button=action.button,
+        back=reverse("connected-apps"),
+    )
+    return confirmation(request, question, here="connected-apps")
 
 
 def _app_or_404(client_id: str, now: datetime) -> App:

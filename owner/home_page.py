@@ -41,7 +41,13 @@ from owner.charts import Chart, add_months, month_chart, months_between, year_ti
 from owner.form_fields import known_addresses
 from owner.permissions import owner_required
 from owner.records.bookings import own_transfers
-from owner.records.day_page import EarlierYear, earlier_years, nearest_day, timed_streams
+from owner.records.day_page import (
+    EarlierYear,
+    earlier_years,
+    nearest_day,
+    streams_by_month,
+    timed_streams,
+)
 from owner.records.measure_charts import day_sums
 from owner.records.people_directory import link_people
 from owner.records.periods import cached_month_counts, is_plausible, one_day, today
@@ -54,6 +60,7 @@ from owner.records.record_summaries import (
     stream_url,
 )
 from owner.second_factor import is_enrolled
+from owner.site import Question, confirmation
 from owner.text import format_time, last_days, pluralize, to_local_time
 
 ENDING_SOON = timedelta(days=14)
@@ -448,7 +455,8 @@ def today_and_earlier(gate: Gate, streams: Sequence[VisibleRecords]) -> Today:
     """
     day, timed = today(), timed_streams(streams)
     months = {(day + timedelta(days=n)).replace(day=1) for n in (-1, 0, 1)}
-    current = {each.number for each in cached_month_counts(timed) if each.month in months}
+    numbers_of = streams_by_month(timed)
+    current = {number for month in months for number in numbers_of.get(month, ())}
     cards = {layout: TodayCard(title=title) for layout, title in CARD_TITLES.items()}
     summed: list[DisclosedItem] = []
     with transaction.atomic():
@@ -477,10 +485,9 @@ def today_and_earlier(gate: Gate, streams: Sequence[VisibleRecords]) -> Today:
             day=day,
             cards=[each for each in cards.values() if each.records or each.facts],
             latest=None if current and any(each.records for each in cards.values())
-            else nearest_day(timed, day, later=False),
+            else nearest_day(timed, day, numbers_of, later=False),
             earlier=earlier_years(
-                [each for each in timed if StreamRoles(each.stream).layout != Layout.BOOKINGS],
-                day, most=SHOWN_YEARS,
+                timed, day, numbers_of, most=SHOWN_YEARS, without=Layout.BOOKINGS
             ),
         )  # fmt: skip
         if items := [*listed_items(shown.records), *summed]:
@@ -566,4 +573,12 @@ def remove_demo_data(request: HttpRequest) -> HttpResponse:
         return redirect("home")
     if not demo:
         return redirect("home")
-    return render(request, "owner/remove_demo.html", {"here": "home", "connections": demo})
+    question = Question(
+        title="Remove the demo data?",
+        explanation="All records of these connections are erased, and access to them ends."
+        " Your own records stay.",
+        items={each.pk: each.display_name for each in demo},
+        button="Remove",
+        back=reverse("home"),
+    )
+    return confirmation(request, question, here="home")

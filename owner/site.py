@@ -120,7 +120,7 @@ class Question:
 
     title: str
     explanation: str
-    items: Mapping[str, str]
+    items: Mapping[Any, str]
     button: str
     back: str
 
@@ -130,14 +130,14 @@ def is_confirmed(request: HttpRequest) -> bool:
 
 
 def confirmation(
-    request: HttpRequest, question: Question, *, action: str | None = None
+    request: HttpRequest, question: Question, *, action: str | None = None, here: str = ""
 ) -> TemplateResponse:
     """Asks. ``action`` is set where the question comes from a list of which some were selected."""
     repeated: Iterable[tuple[str, str]] = ()
     if action is not None:
         selected = [(ACTION_CHECKBOX_NAME, each) for each in question.items]
         repeated = [("action", action), *selected]
-    context = {"question": question, "repeated": repeated, "confirmed": CONFIRMED}
+    context = {"question": question, "repeated": repeated, "confirmed": CONFIRMED, "here": here}
     return page(request, "expert/confirm", title=question.title, context=context)
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 from django.db import transaction
@@ -22,7 +22,7 @@ from owner.charts import add_months
 from owner.permissions import owner_required
 from owner.records.people_directory import link_people
 from owner.records.periods import Period, cached_month_counts, one_day, today
-from owner.records.record_roles import Layout
+from owner.records.record_roles import Layout, StreamRoles
 from owner.records.record_summaries import (
     RecordSummary,
     are_all_demo,
@@ -36,6 +36,9 @@ PLAIN_LAYOUTS = frozenset({Layout.LIST, Layout.MEASURES, Layout.PLACES})
 MAX_SEPARATE = 6
 """Records without text, such as measurements, are grouped if a stream has more of them."""
 EARLIER_YEARS = 10
+
+StreamsByMonth: TypeAlias = Mapping[date, set[int]]
+"""Positions of the streams that have records in a month."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +83,10 @@ def day_page(request: HttpRequest, day: str) -> HttpResponse:
     streams = timed_streams(gate.streams())
     only = _one_stream(streams, request.GET.get("only", ""))
     limit = MAX_OF_ONE_STREAM if only else MAX_PER_STREAM
+    numbers_of = streams_by_month(streams)
     with transaction.atomic():
         records, truncated = _records_of(only or streams, chosen, limit=limit)
-        earlier = earlier_years(streams, chosen)
+        earlier = earlier_years(streams, chosen, numbers_of)
         shown = [*records, *(record for year in earlier for record in year.records)]
         record_owner_read(gate.scope, listed_items(shown), route="day")
     link_people(shown)
@@ -96,7 +100,7 @@ def day_page(request: HttpRequest, day: str) -> HttpResponse:
         "is_all_demo": are_all_demo(shown),
         "truncated": _more_links(truncated, chosen),
         "is_cut": bool(truncated and only),
-        "nearest": [] if records else _nearest_days(streams, chosen),
+        "nearest": [] if records else _nearest_days(streams, chosen, numbers_of),
         "day_url": reverse("day", args=[chosen.isoformat()]) if only else "",
         "earlier": earlier,
         **_neighbors(chosen),
@@ -175,20 +179,28 @@ def _groups(records: Sequence[RecordSummary]) -> list[DayGroup]:
 
 
 def earlier_years(
-    streams: Sequence[VisibleRecords], day: date, *, most: int = EARLIER_YEARS
+    streams: Sequence[VisibleRecords],
+    day: date,
+    numbers_of: StreamsByMonth,
+    *,
+    most: int = EARLIER_YEARS,
+    without: Layout | None = None,
 ) -> list[EarlierYear]:
     """Return the same day of the latest earlier years that have records with words.
 
     One query for each stream with records in the month of such a day.
     """
-    numbers_of = _numbers_by_month(streams)
     years: list[EarlierYear] = []
     for count in range(1, EARLIER_YEARS + 1):
         other = _years_before(day, count)
         if other is None or len(years) == most:
             continue
-        found = [streams[number] for number in sorted(numbers_of[other.replace(day=1)])]
-        worded = [each for each in found if each.stream.lexical_fields]
+        found = [streams[number] for number in sorted(numbers_of.get(other.replace(day=1), ()))]
+        worded = [
+            each
+            for each in found
+            if each.stream.lexical_fields and StreamRoles(each.stream).layout != without
+        ]
         records, _ = _records_of(worded, other, limit=2)
         if records:
             url = reverse("day", args=[other.isoformat()])
@@ -196,7 +208,7 @@ def earlier_years(
     return years
 
 
-def _numbers_by_month(streams: Sequence[VisibleRecords]) -> Mapping[date, set[int]]:
+def streams_by_month(streams: Sequence[VisibleRecords]) -> StreamsByMonth:
     """Return the positions of the streams with records by month, without impossible years."""
     numbers_of: dict[date, set[int]] = defaultdict(set)
     for count in cached_month_counts(streams):
@@ -212,18 +224,21 @@ def _years_before(day: date, count: int) -> date | None:
         return None
 
 
-def _nearest_days(streams: Sequence[VisibleRecords], day: date) -> list[tuple[str, date, str]]:
+def _nearest_days(
+    streams: Sequence[VisibleRecords], day: date, numbers_of: StreamsByMonth
+) -> list[tuple[str, date, str]]:
     """Return a word, the date and the URL of the nearest earlier and later day with records."""
     found = (
-        ("Earlier", nearest_day(streams, day, later=False)),
-        ("Later", nearest_day(streams, day, later=True)),
+        ("Earlier", nearest_day(streams, day, numbers_of, later=False)),
+        ("Later", nearest_day(streams, day, numbers_of, later=True)),
     )
     return [(word, near, reverse("day", args=[near.isoformat()])) for word, near in found if near]
 
 
-def nearest_day(streams: Sequence[VisibleRecords], day: date, *, later: bool) -> date | None:
+def nearest_day(
+    streams: Sequence[VisibleRecords], day: date, numbers_of: StreamsByMonth, *, later: bool
+) -> date | None:
     """Return the nearest day with records of a plausible date. One query a stream of its month."""
-    numbers_of = _numbers_by_month(streams)
     this_month = day.replace(day=1)
     for month in sorted(numbers_of, reverse=not later):
         if month < this_month if later else month > this_month:
