@@ -149,7 +149,7 @@ def _additions(client: Client | None, selection: DraftForms) -> list[StreamDiffe
     rows = with_grant_state(timezone.now()).filter(package__client=client)
     grants = [grant for grant in rows if state_of(grant) in CURRENT_STATES]
     before = [Gate(grant_scope(grant, owner_id=current_owner())) for grant in grants]
-    selected = [(source.source.source.pk, source.terms) for source in selection.draft.sources]
+    selected = [(source.source.source.pk, source.terms) for source in selection.selected]
     return compare_additions(before, Gate(preview_scope(selected, owner_id=current_owner())))
 
 
@@ -186,7 +186,7 @@ def narrow_page(request: HttpRequest) -> HttpResponse:
 
 def _narrow(grant: Grant, forms: DraftForms) -> None:
     now = timezone.now()
-    [narrowed] = forms.draft.requests(now)
+    [narrowed] = forms.requests(now)
     narrow_grant(
         grant.pk,
         narrowed.streams,
@@ -213,7 +213,7 @@ def _narrow_form(
 
 def _changes(grant: Grant, forms: DraftForms) -> list[StreamDifference]:
     """Return what the grant shows now and would no longer show."""
-    [source] = forms.draft.sources
+    [source] = forms.selected
     after = preview_scope([(source.source.source.pk, source.terms)], owner_id=current_owner())
     return compare_gates([Gate(grant_scope(grant, owner_id=current_owner()))], Gate(after))
 

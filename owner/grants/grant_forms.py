@@ -1,12 +1,12 @@
 """Forms for what a grant includes: connections, streams, fields, time range, records, and its terms.
 
-Nothing is stored: a `Draft` holds what the owner chose on one page, until the grants are issued.
+Nothing is stored: `DraftForms` has what the owner chose on one page, until the grants are issued.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from django import forms
 from django.conf import settings
@@ -477,16 +477,31 @@ def _midnight(day: date) -> datetime:
     return datetime.combine(day, time.min, UTC)
 
 
-Terms = TypeVar("Terms", bound=ExpiryForm)
 TERMS_PREFIX = "terms"
 LIMITS_PREFIX = "limits"
 
 
+class ConnectionsForm(forms.Form):
+    """Choice among the connections of one source; none leaves out the source."""
+
+    connections = forms.MultipleChoiceField(
+        label="Connections", required=False, widget=forms.CheckboxSelectMultiple
+    )
+
+    def __init__(self, data: QueryDict | None, *, source: GrantableSource, selected: bool) -> None:
+        super().__init__(data, prefix=source.prefix)
+        choices = [(connection.pk, connection.label) for connection in source.connections]
+        set_choices(self, "connections", choices)
+        if selected:
+            self.fields["connections"].initial = [pk for pk, _ in choices]
+
+
 @dataclass
-class SourceDraft:
-    """One source with its selected connections, and a form for each of its streams."""
+class SourceForms:
+    """The forms of one source: its connections, and each of its streams for the selected ones."""
 
     source: GrantableSource
+    connections_form: ConnectionsForm
     connections: Sequence[Connection]
     streams: list[StreamForm]
     error: str = field(default="", init=False)
@@ -531,50 +546,20 @@ class SourceDraft:
         )
 
 
-class Draft(Generic[Terms]):
-    """All sources with selected connections, and the terms that they share."""
-
-    def __init__(self, sources: Sequence[SourceDraft], *, terms: Terms) -> None:
-        self.sources = sources
-        self.terms = terms
-        self.error = ""
-
-    def check(self) -> bool:
-        """Return whether grants can be issued from it; fills in all errors."""
-        return all([source.check() for source in self.sources] + [self.terms.is_valid()])
-
-    @property
-    def streams(self) -> list[StreamForm]:
-        return [form for source in self.sources for form in source.streams]
-
-    @property
-    def has_errors(self) -> bool:
-        """Return whether a submitted form has errors; False before the first submission."""
-        if not self.terms.is_bound:
-            return False
-        in_streams = any(form.errors for form in self.streams)
-        return in_streams or any(source.error for source in self.sources) or bool(self.terms.errors)
-
-    def requests(self, now: datetime) -> list[GrantRequest]:
-        """Return the grants to issue, one for each source. Call `check` first."""
-        return [source.request(self.terms, now) for source in self.sources]
-
-
-def source_draft(
+def _stream_forms(
     source: GrantableSource,
     connections: Sequence[Connection],
     data: QueryDict | None,
     *,
     included: bool = False,
-) -> SourceDraft:
-    """Build the forms of one source; `included` is the initial state of its streams."""
-    ids = frozenset(connection.pk for connection in connections)
-    stream_forms = [
+) -> list[StreamForm]:
+    """Return the forms of the streams of a source; `included` is their initial state."""
+    return [
         StreamForm(
             data,
             prefix=f"{source.prefix}-{number}",
             stream=stream,
-            connection_ids=ids,
+            connection_ids=frozenset(connection.pk for connection in connections),
             declaration=source.declaration,
             bounds=source.bounds[stream.name],
             included=included,
@@ -582,7 +567,6 @@ def source_draft(
         for number, stream in enumerate(source.declaration.streams.values())
         if stream.name in source.bounds
     ]
-    return SourceDraft(source, connections, stream_forms)
 
 
 def select_view(data: QueryDict, pick: str, *, forms: Sequence[StreamForm]) -> QueryDict:
@@ -608,33 +592,6 @@ def _view_fields(form: StreamForm, view_id: str) -> list[Any] | None:
     return None if view is None else [name for name in names if name in view.fields]
 
 
-class ConnectionsForm(forms.Form):
-    """Choice among the connections of one source; none leaves out the source."""
-
-    connections = forms.MultipleChoiceField(
-        label="Connections", required=False, widget=forms.CheckboxSelectMultiple
-    )
-
-    def __init__(self, data: QueryDict | None, *, source: GrantableSource, selected: bool) -> None:
-        super().__init__(data, prefix=source.prefix)
-        choices = [(connection.pk, connection.label) for connection in source.connections]
-        set_choices(self, "connections", choices)
-        if selected:
-            self.fields["connections"].initial = [pk for pk, _ in choices]
-
-
-@dataclass
-class SourceForms:
-    """The forms of one source on the page: its connections, then its streams."""
-
-    connections_form: ConnectionsForm
-    draft: SourceDraft
-
-    @property
-    def source(self) -> GrantableSource:
-        return self.draft.source
-
-
 class DraftForms:
     """Bind the posted form to the sources that may be granted.
 
@@ -653,21 +610,28 @@ class DraftForms:
             data = _initial_data(sources, latest_expiry=latest_expiry, selected=selected)
         if "pick" in data:
             bound = [_bind(source, data) for source in sources]
-            streams = [form for source in bound for form in source.draft.streams]
+            streams = [form for source in bound for form in source.streams]
             data = select_view(data, str(data["pick"]), forms=streams)
         self.sources = [_bind(source, data) for source in sources]
         self.terms = ExpiryForm(data, prefix=TERMS_PREFIX, latest_expiry=latest_expiry)
         self.limits = LimitsForm(data, prefix=LIMITS_PREFIX)
-        drafts = [source.draft for source in self.sources if source.draft.connections]
-        self.draft = Draft(drafts, terms=self.terms)
+        self.selected = [source for source in self.sources if source.connections]
 
     def check(self) -> bool:
-        """Return whether grants can be issued from the forms."""
-        return bool(self.draft.sources) and self.limits.is_valid() and self.draft.check()
+        """Return whether grants can be issued from the forms; fills in all errors."""
+        sources = [source.check() for source in self.selected]
+        return self.limits.is_valid() and all([bool(sources), *sources, self.terms.is_valid()])
 
     @property
     def has_errors(self) -> bool:
-        return self.draft.has_errors or bool(self.limits.errors)
+        """Return whether the posted forms have errors."""
+        forms = [form for source in self.selected for form in source.streams]
+        in_forms = any(form.errors for form in (*forms, self.terms, self.limits))
+        return in_forms or any(source.error for source in self.selected)
+
+    def requests(self, now: datetime) -> list[GrantRequest]:
+        """Return the grants to issue, one for each selected source. Call `check` first."""
+        return [source.request(self.terms, now) for source in self.selected]
 
     @property
     def is_all_demo(self) -> bool:
@@ -677,7 +641,7 @@ class DraftForms:
     @property
     def is_empty(self) -> bool:
         """Return whether no connection is selected."""
-        return not self.draft.sources
+        return not self.selected
 
 
 def is_form_field(sources: Iterable[GrantableSource], name: str) -> bool:
@@ -690,7 +654,7 @@ def _bind(source: GrantableSource, data: QueryDict) -> SourceForms:
     form = ConnectionsForm(data, source=source, selected=False)
     ids = set(form.cleaned_data["connections"]) if form.is_valid() else set()
     selected = [connection for connection in source.connections if connection.pk in ids]
-    return SourceForms(form, source_draft(source, selected, data))
+    return SourceForms(source, form, selected, _stream_forms(source, selected, data))
 
 
 def _initial_data(
@@ -710,7 +674,7 @@ def _initial_forms(
 ) -> Iterator[forms.Form]:
     for source in sources:
         yield ConnectionsForm(None, source=source, selected=selected)
-        yield from source_draft(source, source.connections, None, included=True).streams
+        yield from _stream_forms(source, source.connections, None, included=True)
     yield ExpiryForm(prefix=TERMS_PREFIX, latest_expiry=latest_expiry)
 
 

@@ -21,7 +21,7 @@ from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import StreamTerms
 from evidence.models.owners import current_owner
 from evidence.read import records as reading
-from owner.grants.grant_forms import SourceDraft, StreamForm
+from owner.grants.grant_forms import SourceForms, StreamForm
 from owner.records.periods import is_plausible, plausible_period
 from owner.records.record_roles import StreamRoles
 from owner.records.record_summaries import RecordSummary, summarize
@@ -88,7 +88,7 @@ PreviewsByForm = Mapping[str, StreamPreview]
 """Previews by the prefix of their stream's form."""
 
 
-def preview_sources(sources: Iterable[SourceDraft]) -> PreviewsByForm:
+def preview_sources(sources: Iterable[SourceForms]) -> PreviewsByForm:
     """Return a preview of each included stream: two queries a stream, and one for all totals."""
     owner_id = current_owner()
     included = [source for source in sources if source.terms]
@@ -174,7 +174,7 @@ def _is_plausible(visible: VisibleRecords, moment: datetime | None) -> bool:
     return moment is None or is_plausible(visible.stream, moment.date())
 
 
-def _totals(sources: Iterable[SourceDraft], owner_id: str) -> Mapping[tuple[str, str], int]:
+def _totals(sources: Iterable[SourceForms], owner_id: str) -> Mapping[tuple[str, str], int]:
     """Return the stored records per connection id and stream name."""
     ids = {connection_id for source in sources for connection_id in source.connection_ids}
     visible = Gate(owner_scope(owner_id)).streams()

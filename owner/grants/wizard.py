@@ -31,7 +31,7 @@ from evidence.errors import ApiException
 from evidence.models.clients import Client
 from evidence.models.grants import Package
 from evidence.models.owners import current_owner
-from owner.grants.grant_forms import DraftForms, SourceDraft, SourceForms, StreamForm, is_form_field
+from owner.grants.grant_forms import DraftForms, SourceForms, StreamForm, is_form_field
 from owner.grants.grantable_sources import (
     LOOPBACK_HOSTS,
     AccessRequest,
@@ -74,7 +74,7 @@ class SourceRow:
     @property
     def is_expanded(self) -> bool:
         """Return whether to show its streams: they have an error, a restriction, or one is left out."""
-        draft = self.forms.draft
+        draft = self.forms
         is_selected = bool(draft.connections)
         return is_selected and (
             len(draft.included) < len(draft.streams)
@@ -108,7 +108,7 @@ class ReviewedForms:
 
     def issue(self, client: Client, now: datetime) -> Package:
         """Issue the grants with their limits. Raises ApiException, and then stores nothing."""
-        requests, limits = self.forms.draft.requests(now), self.forms.limits.limits
+        requests, limits = self.forms.requests(now), self.forms.limits.limits
         package, grants = issue(requests, client=client, now=now, approval=self.form_token)
         for grant in grants if limits else ():
             set_quotas(grant.pk, limits, now=now)
@@ -120,7 +120,7 @@ class ReviewedForms:
         is_complete = forms.check()
         if not is_complete and not forms.is_empty and forms.has_errors:
             error = error or HAS_ERRORS
-        previews = preview_sources(forms.draft.sources)
+        previews = preview_sources(forms.selected)
         rows = source_rows(forms.sources, previews)
         return {
             "error": error,
@@ -139,7 +139,7 @@ class ReviewedForms:
 
     def _signature(self, form_token: str) -> str:
         return review_signature(
-            self.forms.draft.sources,
+            self.forms.selected,
             subject=self.subject,
             form_token=form_token,
             user_pk=self.request.user.pk,
@@ -147,7 +147,7 @@ class ReviewedForms:
 
 
 def review_signature(
-    sources: Sequence[SourceDraft], *, subject: object, form_token: str, user_pk: object
+    sources: Sequence[SourceForms], *, subject: object, form_token: str, user_pk: object
 ) -> str:
     """Sign what one rendering of a form would grant, for one user."""
     reviewed = {
@@ -173,7 +173,7 @@ def _brief(rows: Sequence[SourceRow]) -> tuple[str, str] | None:
     read = [row for row in rows if row.previews]
     if not read:
         return None
-    labels = [one_line(row.forms.draft.label, max_length=MAX_BRIEF_LABEL) for row in read]
+    labels = [one_line(row.forms.label, max_length=MAX_BRIEF_LABEL) for row in read]
     if len(labels) > MAX_BRIEF_LABELS:
         labels = [
             *labels[: MAX_BRIEF_LABELS - 1],
@@ -188,7 +188,7 @@ def source_rows(sources: Sequence[SourceForms], previews: PreviewsByForm) -> lis
     return [
         SourceRow(
             source,
-            [StreamRow(form, previews.get(str(form.prefix))) for form in source.draft.streams],
+            [StreamRow(form, previews.get(str(form.prefix))) for form in source.streams],
         )
         for source in sources
     ]
@@ -200,7 +200,7 @@ def describe_hidden(forms: DraftForms, previews: PreviewsByForm) -> Iterator[str
         if preview.hidden_text:
             yield f"{preview.words.label}: {preview.hidden_text}"
     selected: set[str] = set()
-    for source in forms.draft.sources:
+    for source in forms.selected:
         selected.update(source.connection_ids)
         excluded = [form.label for form in source.streams if form.terms is None and not form.errors]
         if excluded:

@@ -1,10 +1,10 @@
 """``manage.py grant``: let a client read, list who may, and end it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from django.conf import settings
@@ -30,6 +30,7 @@ from evidence.management.argument_types import day, days
 from evidence.management.owner_command import OwnerCommand
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
+from evidence.models.grants import Grant
 from evidence.models.owners import current_owner
 from evidence.models.sources import load_declarations
 from owner.setup_snippets import EVENTS, MCP, RESOURCE_USES, REST, token_snippets
@@ -195,55 +196,35 @@ def clients_of_name(name: str, *, owner_id: str) -> list[str]:
     return list(found.values_list("client_id", flat=True))
 
 
-if TYPE_CHECKING:
-    from evidence.models.grants import Grant
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
     """``labels`` are those of the connections; ``tokens`` maps resources to bearers."""
 
     client: Client
     package_id: str
-    grants: "Sequence[Grant]"
+    grants: Sequence[Grant]
     expires_at: datetime
     labels: Mapping[str, str]
     tokens: Mapping[str, str]
 
 
-def issued_as_text(issued: Issued) -> str:
-    return "\n".join(_issued_lines(issued))
-
-
-def issued_as_json(issued: Issued) -> str:
-    return _json(
-        {
-            "client_id": issued.client.client_id,
-            "client": issued.client.display_name,
-            "package_id": issued.package_id,
-            "grants": [
-                {
-                    "grant_id": grant.grant_id,
-                    "source": grant.source.connector_key,
-                    "streams": [stream["name"] for stream in grant.streams],
-                }
-                for grant in issued.grants
-            ],
-            "expires_at": issued.expires_at,
-            "tokens": [
-                {"resource": resource, "token": bearer}
-                for resource, bearer in issued.tokens.items()
-            ],
-        }
-    )
-
-
-def list_as_text(held: Sequence[GrantSummary]) -> str:
-    return "\n".join(line for grant in held for line in _held_lines(grant)) or "No grants."
-
-
-def list_as_json(held: Sequence[GrantSummary]) -> str:
-    return _json(held)
+def issued_members(issued: Issued) -> dict[str, Any]:
+    """Return what was issued, as JSON has it."""
+    return {
+        "client_id": issued.client.client_id,
+        "client": issued.client.display_name,
+        "package_id": issued.package_id,
+        "grants": [
+            {
+                "grant_id": grant.grant_id,
+                "source": grant.source.connector_key,
+                "streams": [stream["name"] for stream in grant.streams],
+            }
+            for grant in issued.grants
+        ],
+        "expires_at": issued.expires_at,
+        "tokens": [{"resource": name, "token": bearer} for name, bearer in issued.tokens.items()],
+    }
 
 
 def _issued_lines(issued: Issued) -> Iterator[str]:
@@ -267,10 +248,6 @@ def _held_lines(grant: GrantSummary) -> Iterator[str]:
     yield f"{grant.grant_id}  {grant.state.value}, {ends}"
     yield f"  {grant.client} reads {', '.join(grant.streams)} of {grant.source}"
     yield f"  through {', '.join(grant.connections)}; package {grant.package_id}"
-
-
-def _json(value: object) -> str:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
 RESOURCES = {"mcp": (MCP,), "rest": (REST,), "both": (MCP, REST), "events": (MCP, EVENTS)}
@@ -323,16 +300,17 @@ class Command(OwnerCommand):
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         if options["list"]:
-            self._list(as_json=options["json"])
+            held = list_grants(current_owner(), now=timezone.now())
+            lines = [line for grant in held for line in _held_lines(grant)] or ["No grants."]
+            self._print(held, lines, as_json=options["json"])
         elif options["revoke"] is not None:
             self._revoke(options["revoke"])
         else:
             self._grant(options)
 
-    def _list(self, *, as_json: bool) -> None:
-        now = timezone.now()
-        held = list_grants(current_owner(), now=now)
-        self.stdout.write(list_as_json(held) if as_json else list_as_text(held))
+    def _print(self, members: object, lines: Iterable[str], *, as_json: bool) -> None:
+        text = orjson.dumps(members, option=orjson.OPT_INDENT_2).decode()
+        self.stdout.write(text if as_json else "\n".join(lines))
 
     def _revoke(self, named: str) -> None:
         revoke = revoke_package if named.startswith("pkg_") else revoke_grant
@@ -353,8 +331,7 @@ class Command(OwnerCommand):
             about = FLAGS.get(refusal.param or "")
             told = refusal.message if about is None else f"{about}: {refusal.message}"
             raise CommandError(told) from refusal
-        written = issued_as_json if options["json"] else issued_as_text
-        self.stdout.write(written(issued))
+        self._print(issued_members(issued), _issued_lines(issued), as_json=options["json"])
 
     @transaction.atomic
     def _issued(self, options: dict[str, Any]) -> Issued:
