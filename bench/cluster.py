@@ -85,7 +85,7 @@ def _home() -> Iterator[Path]:
     """Yield a folder for servers, which belongs to the account that they run as."""
     import shutil
 
-    from operations.postgres.installation import server_account
+    from operations.postgres.server import server_account
 
     home = Path(tempfile.mkdtemp(prefix="pdpp-bench-"))
     if (account := server_account(home)) is not None:

@@ -36,7 +36,7 @@ TESTS = {
         "tests/access/test_grant_extensions.py",
     ],
     "evidence/record_ids.py": ["tests/test_record_ids.py"],
-    "evidence/search/analysis/folding.py": [
+    "evidence/search/analysis/segmentation.py": [
         "tests/search/test_words.py",
         "tests/search/test_folding.py",
     ],

@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cli import errors
-from cli.credential_cache import CacheEntry
-from cli.credentials import credential_from_response
+from cli.credentials import CacheEntry, credential_from_response
 from cli.errors import CliError, error_from_response
 from cli.http_client import ApiClient, Json
 

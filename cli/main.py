@@ -2,7 +2,7 @@
 
 import sys
 
-from cli.fast_imports import fast_imports
+from cli import fast_imports
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from cli import errors, http_client
+from cli import errors, fast_imports, http_client
 from cli.credentials import (
     Credentials,
     owner_credential_error,
@@ -21,7 +21,6 @@ from cli.credentials import (
     token_refresher,
 )
 from cli.errors import CliError
-from cli.fast_imports import fast_imports
 from cli.http_client import ApiClient
 from cli.session import CacheRoot, ProviderUrl, open_cache, select_provider_url, utc_now
 

@@ -18,8 +18,8 @@ from django.db import transaction
 
 from evidence.access.grant_lifecycle import delete_access, revoke_grants_of_connection
 from evidence.errors import ConnectionNotFound
+from evidence.models.connections import Erasure
 from evidence.models.digests import key_digest
-from evidence.models.erasures import Erasure
 from evidence.models.owners import current_owner, let_go
 from evidence.write import app_data
 from evidence.write.connection_erasure import (

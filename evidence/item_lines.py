@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from evidence.json_text import clip, clip_bytes, dumps, json_size, wire_size
-from evidence.page_cutter import is_window_descriptor
+from evidence.page_cutter import clip, clip_bytes, dumps, is_window_descriptor, json_size, wire_size
 from evidence.record_ids import RecordRef, format_id, includes_connection
 
 Json: TypeAlias = dict[str, Any]

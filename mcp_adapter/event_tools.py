@@ -5,12 +5,11 @@ from typing import Annotated
 from pydantic import Field
 
 from evidence import record_ids
-from evidence.json_text import dumps
+from evidence.page_cutter import dumps
 from evidence.parameters import NameList
-from mcp_adapter.arguments import own_text, tool_arguments
 from mcp_adapter.errors import error_from_response
 from mcp_adapter.rest import RestResponse
-from mcp_adapter.tool import Call, Result, Tool
+from mcp_adapter.tool import Call, Result, Tool, own_text, tool_arguments
 
 SUBSCRIPTIONS_PATH = "/v1/event-subscriptions"
 METADATA_PATH = "/.well-known/oauth-protected-resource"

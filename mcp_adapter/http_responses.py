@@ -8,7 +8,7 @@ import mcp_types as types
 import orjson
 from starlette.types import Message, Send
 
-from evidence.json_text import dumps
+from evidence.page_cutter import dumps
 from mcp_adapter.rest import TokenRejected
 
 _ENDED_GRANT_CODES = frozenset(

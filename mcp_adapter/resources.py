@@ -11,18 +11,22 @@ import mcp_types as types
 
 from evidence import limits, record_ids
 from evidence.item_lines import origin_mark
-from evidence.json_text import dumps, grapheme_floor, json_size
-from mcp_adapter.arguments import (
-    Arguments,
-    connection_params,
-    query_params,
-    record_path,
-    stream_path,
-)
+from evidence.page_cutter import dumps, grapheme_floor, json_size
 from mcp_adapter.errors import AdapterError, error_from_response
 from mcp_adapter.rest import Rest
-from mcp_adapter.targets import parse_uri, referenced_blob_id, resolve_record
-from mcp_adapter.tool import Budget, Call, Result
+from mcp_adapter.tool import (
+    Arguments,
+    Budget,
+    Call,
+    Result,
+    connection_params,
+    parse_uri,
+    query_params,
+    record_path,
+    referenced_blob_id,
+    resolve_record,
+    stream_path,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evidence.json_text import dumps
+from evidence.page_cutter import dumps
 
 _MAX_ENTRY_CHARS = 1_200
 _HEAD_MEMBERS = frozenset(

@@ -12,7 +12,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from evidence.json_text import dumps
+from evidence.page_cutter import dumps
 from mcp_adapter import resources
 from mcp_adapter.errors import AdapterError, ToolError, error_from_response
 from mcp_adapter.rest import HttpRest, Rest, RestResponse, TokenRejected

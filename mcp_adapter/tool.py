@@ -1,29 +1,298 @@
-"""Define a tool, a call of it, its result, and the byte budget of both channels of a result.
+"""Define a tool: its arguments, the records they name, a call, its result, and the byte budget of both channels.
+
+MCP hosts pass on types, enums and descriptions but drop bounds, so descriptions state every bound in
+words. An unknown argument is refused with the nearest valid name. A null and an empty filter count as
+not given, because some hosts send every optional argument.
 
 All sizes are UTF-8 bytes as serialized in the response. REST cuts pages to fit a budget;
 `evidence.page_cutter` decides what is cut.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Annotated, Any, TypeAlias
+from difflib import get_close_matches
+from functools import cache, cached_property
+from typing import Annotated, Any, TypeAlias, get_args
 
-from pydantic import Field
+from pydantic import Field, create_model
 
-from evidence import limits
+from evidence import limits, record_ids
 from evidence.item_lines import describe_read
-from evidence.json_text import dumps, json_size, wire_size
-from evidence.page_cutter import largest_that_fits, shrink_hit, shrink_record
-from mcp_adapter.arguments import (
-    Arguments,
-    ToolArguments,
-    connection_params,
-    validate,
+from evidence.page_cutter import (
+    dumps,
+    json_size,
+    largest_that_fits,
+    shrink_hit,
+    shrink_record,
+    wire_size,
 )
+from evidence.parameters import NameList, ParameterError, Parameters, shown
+from evidence.record_ids import RecordRef, path_segment
 from mcp_adapter.errors import AdapterError, error_from_response
 from mcp_adapter.rest import NO_HEADERS, Params, Rest, RestResponse
-from mcp_adapter.targets import resolve_stream
+
+Arguments: TypeAlias = Mapping[str, Any]
+"""Validated arguments by name, without those that were not given."""
+ShortText = Annotated[str, Field(min_length=1, max_length=4_000)]
+
+
+def own_text(name: str, description: str = "", *, required: bool = False) -> tuple[str, Any]:
+    """Return an argument of a tool's own, a text of 1 to 4,000 characters."""
+    kind: Any = ShortText if required else ShortText | None
+    return name, Annotated[kind, Field(description=description or None)]
+
+
+STREAM = own_text("stream", "From schema", required=True)
+
+
+class ToolArguments(Parameters):
+    """The arguments of a tool."""
+
+    @classmethod
+    @cache
+    def input_schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema that `tools/list` shows: flat, and without bounds."""
+        properties = {
+            name: {key: schema[key] for key in ("type", "description", "enum") if key in schema}
+            | ({"items": {"type": "string"}} if schema["type"] == "array" else {})
+            for name, schema in cls.schemas().items()
+        }
+        required = [name for name, field in cls.model_fields.items() if field.is_required()]
+        return {
+            "type": "object",
+            "properties": properties,
+            **({"required": required} if required else {}),
+            "additionalProperties": False,
+        }
+
+
+def tool_arguments(
+    *arguments: str | tuple[str, Any], route: type[Parameters] = Parameters
+) -> type[ToolArguments]:
+    """Return the model of a tool's arguments, in this order.
+
+    A string names a parameter of the route. A pair is an argument of the tool's own: its name and its
+    type, and it is required unless the type allows None.
+    """
+    fields: dict[str, Any] = {}
+    for argument in arguments:
+        name, kind = (
+            (argument, _in_tools(route, argument)) if isinstance(argument, str) else argument
+        )
+        is_optional = type(None) in get_args(get_args(kind)[0])
+        fields[name] = (kind, None) if is_optional else kind
+    return create_model("Arguments", __base__=ToolArguments, **fields)
+
+
+def _in_tools(route: type[Parameters], name: str) -> Any:
+    """Return the type of a parameter as tools take it: described in few words, within their bounds."""
+    field, schema, tools = route.model_fields[name], route.schemas()[name], shown(route, name)
+    kind: Any = tools.form
+    if kind is None:
+        plain = schema["type"] == "string" and "enum" not in schema
+        lists = schema["type"] == "array"
+        bounded: Any = Annotated[(field.annotation, *field.metadata)]
+        kind = ShortText if plain else NameList if lists else bounded
+    return Annotated[kind | None, Field(description=tools.tools or None, le=tools.tools_most)]
+
+
+def validate(tool: str, model: type[ToolArguments], raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments to use. Raises AdapterError for the first that is unknown, missing or invalid."""
+    given = {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in raw.items()
+        if name not in model.model_fields or (value is not None and (name, value) != ("filter", {}))
+    }
+    try:
+        parsed = model.parse(given)
+    except ParameterError as error:
+        raise _refusal(tool, model, error) from None
+    return {name: getattr(parsed, name) for name in given}
+
+
+def _refusal(tool: str, model: type[ToolArguments], error: ParameterError) -> AdapterError:
+    if error.kind == "unknown":
+        return _unknown_argument(tool, error.name, known=list(model.model_fields))
+    message = f"{tool}: {error.name} must be {error.expected}."
+    again = f"Call {tool} again with {error.name} corrected."
+    if error.name == "filter":
+        next_step = f"{again} schema(stream) lists what can be filtered."
+        return AdapterError("invalid_filter", message, param="filter", next_step=next_step)
+    if error.name == "expand_limit":
+        next_step = f"{again} schema(stream) lists the relations."
+        return AdapterError("invalid_expand", message, param="expand_limit", next_step=next_step)
+    return AdapterError(f"{error.kind}_argument", message, param=error.name, next_step=again)
+
+
+def _unknown_argument(tool: str, name: str, *, known: list[str]) -> AdapterError:
+    safe_name = name if len(name) <= 64 and name.isprintable() else "that name"
+    nearest = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    hint = f" Did you mean {nearest[0]}?" if nearest else ""
+    return AdapterError(
+        "unknown_argument",
+        f"{tool} has no argument {safe_name}.{hint}",
+        param=safe_name,
+        next_step=f"Call {tool} again with only these arguments: {', '.join(known)}.",
+        **({"nearest": nearest[0]} if nearest else {}),
+    )
+
+
+def connection_params(connection_id: str | None) -> list[tuple[str, str]]:
+    """Return the REST parameter for a connection, if there is one."""
+    return [] if connection_id is None else [("connection_id", connection_id)]
+
+
+def stream_path(name: str) -> str:
+    """Return `/v1/streams/{stream}`."""
+    return f"/v1/streams/{path_segment(name)}"
+
+
+def record_path(ref: RecordRef) -> str:
+    """Return `/v1/streams/{stream}/records/{record_id}`."""
+    return f"{stream_path(ref.stream)}/records/{path_segment(ref.record_id)}"
+
+
+def route_params(
+    arguments: Arguments, route: type[Parameters], *, without: Container[str] = ()
+) -> list[tuple[str, str]]:
+    """Return the REST parameters of the arguments that are parameters of the route."""
+    names = (name for name in arguments if name in route.model_fields and name not in without)
+    return query_params(arguments, *names)
+
+
+def query_params(arguments: Mapping[str, Any], *names: str) -> list[tuple[str, str]]:
+    """Return the REST parameters of those named arguments that were given."""
+    return [pair for name in names if name in arguments for pair in _pairs(name, arguments[name])]
+
+
+def _pairs(name: str, value: Any) -> list[tuple[str, str]]:
+    if name == "streams":
+        return [("streams[]", stream) for stream in value]
+    if isinstance(value, list):
+        return [(name, ",".join(value))]
+    if not isinstance(value, dict):
+        return [(name, _scalar(value))]
+    pairs = []
+    for key, member in value.items():
+        if isinstance(member, (dict, list)):
+            bounds = member if isinstance(member, dict) else {"in": member}
+            for operator, bound in bounds.items():
+                values = bound if isinstance(bound, list) else [bound]
+                pairs += [(f"{name}[{key}][{operator}]", _scalar(value)) for value in values]
+        else:
+            pairs.append((f"{name}[{key}]", _scalar(member)))
+    return pairs
+
+
+def _scalar(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class InvalidId(AdapterError):  # noqa: N818 - named like the exceptions of the REST API
+    """The id or URI is not valid."""
+
+    def __init__(self, message: str, *, param: str = "id") -> None:
+        super().__init__(
+            "invalid_id",
+            message,
+            param=param,
+            next_step="Pass an id exactly as search or query_records shows it: "
+            "connection_id/stream:record_id.",
+        )
+
+
+def parse_uri(uri: str, *, param: str = "id") -> record_ids.ParsedUri:
+    """Parse a pdpp:// URI. Raises InvalidId naming `param`."""
+    try:
+        return record_ids.parse_uri(uri)
+    except ValueError as error:
+        raise InvalidId(str(error), param=param) from None
+
+
+def resolve_stream(arguments: Arguments) -> Arguments:
+    """Return the arguments with a `pdpp://stream/…` URI replaced by its stream and connection."""
+    uri = parse_uri(arguments["stream"], param="stream")
+    if uri.kind != "stream":
+        raise InvalidId("Pass a stream name or a pdpp://stream URI.", param="stream")
+    named = _add_connection(record_ids.RecordRef(uri.connection_id, uri.name, ""), arguments)
+    connection = {} if named.connection_id is None else {"connection_id": named.connection_id}
+    return {**arguments, "stream": uri.name, **connection}
+
+
+def parse_record(arguments: Arguments) -> record_ids.RecordRef:
+    """Return the record that `id` names, with `connection_id` added to a legacy id.
+
+    Raises InvalidId, or AdapterError if the id and `connection_id` name different connections.
+    """
+    try:
+        ref = record_ids.parse_id(arguments["id"])
+    except ValueError as error:
+        raise InvalidId(str(error)) from None
+    return _add_connection(ref, arguments)
+
+
+def _add_connection(ref: record_ids.RecordRef, arguments: Arguments) -> record_ids.RecordRef:
+    connection_id = arguments.get("connection_id")
+    if connection_id is None:
+        return ref
+    if ref.connection_id is not None and ref.connection_id != connection_id:
+        raise AdapterError(
+            "conflicting_connection_id",
+            "The id names one connection and connection_id another.",
+            param="connection_id",
+            next_step="Call again with the id alone, exactly as it was shown.",
+        )
+    return record_ids.RecordRef(connection_id, ref.stream, ref.record_id)
+
+
+def parse_target(arguments: Arguments) -> record_ids.ParsedUri:
+    """Return what read_record_field reads, from an id or URI, or from stream and record_id."""
+    parts = [name for name in ("stream", "record_id") if name in arguments]
+    if "id" in arguments and not parts:
+        return _parse_target_id(arguments)
+    if "id" not in arguments and len(parts) == 2:
+        return _record_target(
+            record_ids.RecordRef(
+                arguments.get("connection_id"), arguments["stream"], arguments["record_id"]
+            )
+        )
+    raise AdapterError(
+        "invalid_record_selector",
+        "Name the record either by id, or by stream and record_id.",
+        param="id",
+        next_step="Call read_record_field again with id and field_path alone.",
+    )
+
+
+def _parse_target_id(arguments: Arguments) -> record_ids.ParsedUri:
+    if not arguments["id"].startswith("pdpp://"):
+        return _record_target(parse_record(arguments))
+    uri = parse_uri(arguments["id"])
+    if uri.kind == "stream":
+        raise InvalidId("A pdpp://stream URI names no record: pass it to query_records.")
+    record = _add_connection(uri.record, arguments) if uri.record else None
+    connection_id = (
+        record.connection_id if record else arguments.get("connection_id", uri.connection_id)
+    )
+    return record_ids.ParsedUri(uri.kind, record, uri.name, connection_id, uri.window)
+
+
+def _record_target(ref: record_ids.RecordRef) -> record_ids.ParsedUri:
+    return record_ids.ParsedUri("record", ref, "", ref.connection_id, {})
+
+
+def resolve_record(ref: record_ids.RecordRef, body: dict[str, Any]) -> record_ids.RecordRef:
+    """Return the record with the connection under which REST found it."""
+    return record_ids.RecordRef(
+        body.get("connection_id", ref.connection_id), ref.stream, ref.record_id
+    )
+
+
+def referenced_blob_id(value: Any) -> str | None:
+    """Return the blob id of a `blob_ref` value, or None for any other value."""
+    blob_id = value.get("blob_id") if isinstance(value, dict) else None
+    return blob_id if isinstance(blob_id, str) and blob_id else None
+
 
 Body: TypeAlias = dict[str, Any]
 

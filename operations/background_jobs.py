@@ -15,19 +15,18 @@ from pathlib import Path
 from django.conf import settings
 from django.utils import timezone
 
+from evidence.access.grant_lifecycle import delete_old_requests
 from evidence.access.owner_notices import (
     delete_old_refused_calls,
     owners_with_old_refused_calls,
 )
-from evidence.access.permission_requests import delete_old_requests
 from evidence.access.sql import SQL, fetch_all
 from evidence.erasure import apply_retention, run_pending_erasures
 from evidence.events.event_scheduler import delete_settled_events
-from evidence.ledger.anchors import write_daily
-from evidence.ledger.proof import owners_to_verify, verify_daily
-from evidence.ledger.readings import recount_shown_records
+from evidence.ledger.disclosures import recount_shown_records
+from evidence.ledger.verification import owners_to_verify, verify_daily, write_daily
 from evidence.models.owners import across_owners, current_owner, in_turn
-from evidence.read.bookmarks import delete_unused_bookmarks
+from evidence.read.changes import delete_unused_bookmarks
 from evidence.search.embedding import configured_embedder
 from evidence.write import app_data
 from evidence.write.erasure_orders import erasing_owners
@@ -44,7 +43,7 @@ from evidence.write.vector_backfill import embed_missing
 from evidence.write.vector_table import prepare_table
 from operations.notifications.store import delete_old_notifications
 from operations.postgres import server
-from operations.postgres.installation import EmbeddedPostgresError
+from operations.postgres.server import EmbeddedPostgresError
 from operations.session_store import SessionStore
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from django.conf import settings
 
-from evidence.models.erasures import Erasure
+from evidence.models.connections import Erasure
 from evidence.write.erasure_orders import ErasureScope, count_all_holdings, count_holdings
 
 PLURAL_ENDING = re.compile(r"(ies|s)(?= in | of | \(|$)")

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from evidence.access.grant_lifecycle import open_requests
 from evidence.access.grant_states import (
     CURRENT_STATES,
     GrantState,
@@ -25,12 +26,16 @@ from evidence.access.grant_states import (
 from evidence.access.grant_text import StreamDescription, merge_descriptions
 from evidence.access.grants import pause_client, resume_client, revoke_client
 from evidence.access.owner_notices import AlertMessage, mark_alert_seen, open_alerts
-from evidence.access.permission_requests import open_requests
 from evidence.access.quotas import quotas_by_grant
 from evidence.access.scope import QuotaUsage
 from evidence.events.subscriptions import receiver_hosts_by_client
-from evidence.ledger.disclosures import last_answer_by_client
-from evidence.ledger.readings import APPS, Reading, list_readings, sum_by_client
+from evidence.ledger.disclosures import (
+    APPS,
+    Reading,
+    last_answer_by_client,
+    list_readings,
+    sum_by_client,
+)
 from evidence.models.grants import Grant, PermissionRequest
 from evidence.models.owners import current_owner
 from owner.grants.grant_forms import usage_texts

@@ -17,14 +17,14 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from evidence.access.gate import Gate
+from evidence.access.grant_lifecycle import link_token, open_requests, request_sentence
 from evidence.access.grant_text import format_day, join_words, stream_label
 from evidence.access.owner_notices import ending_grants, open_alerts, refused_calls
 from evidence.access.owner_scope import owner_scope
-from evidence.access.permission_requests import link_token, open_requests, request_sentence
 from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
+from evidence.ledger.disclosures import APPS, Reading, list_readings, sum_by_client
 from evidence.ledger.entries import DisclosedItem
-from evidence.ledger.readings import APPS, Reading, list_readings, sum_by_client
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant, Package

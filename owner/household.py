@@ -22,7 +22,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from evidence.models.erasures import Erasure
+from evidence.models.connections import Erasure
 from evidence.models.grants import AccessToken, Collector, Package
 from evidence.models.owners import (
     Owner,

@@ -19,9 +19,8 @@ from evidence.events.webhook_client import validate_callback_url
 from evidence.models.owners import current_owner
 from evidence.write.sealed_values import SealedError
 from operations.notifications import store
-from operations.notifications.delivery import send_test
+from operations.notifications.delivery import PLAIN, STARTTLS, TLS, send_test
 from operations.notifications.models import NotificationChannel, NotificationKind
-from operations.notifications.transports import PLAIN, STARTTLS, TLS
 from owner.permissions import owner_required
 
 Transport = NotificationChannel.Transport

@@ -18,7 +18,7 @@ from django.utils.formats import get_format
 from django.utils.translation.trans_real import parse_accept_lang_header
 from django.views.decorators.http import require_http_methods
 
-from evidence.access.buckets import is_time_zone
+from evidence.access.aggregates import is_time_zone
 from evidence.models.owners import Owner
 from owner.form_fields import LANGUAGE_NAMES, set_choices
 from owner.permissions import account_owner, owner_required

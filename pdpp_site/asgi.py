@@ -6,12 +6,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pdpp_site.settings")
 
 from pdpp_site.wsgi import application as django_application  # isort: skip - sets Django up first
 
-from pdpp_site import mcp_endpoints
+from pdpp_site import asgi_app
 from pdpp_site.asgi_app import AsgiApp
 
 os.umask(0o077)  # as in pdpp_site.command_line, for other servers
 application = AsgiApp(
     application=django_application,
-    endpoint=mcp_endpoints.endpoint(),
-    events=mcp_endpoints.events_endpoint(),
+    endpoint=asgi_app.endpoint(),
+    events=asgi_app.events_endpoint(),
 )

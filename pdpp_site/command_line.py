@@ -53,7 +53,7 @@ class SchemaError(CommandError):
 def require_schema(command: str) -> None:
     """Raise ``SchemaError`` if the tables are of another version, or lack migrations that a command needs."""
     django.setup()
-    from operations.schema_version import (
+    from operations.health import (
         count_pending_migrations,
         tables_without_owners,
         unknown_migrations,
@@ -187,13 +187,13 @@ def _start_database(running: contextlib.ExitStack) -> None:
     """Start the embedded database, unless DATABASE_URL names a server."""
     from django.conf import settings
 
-    from operations.postgres import installation, server
+    from operations.postgres import server
 
     if settings.EMBEDDED:
         home = settings.PDPP_VAR / "postgres"
         try:
             running.enter_context(server.running(home))
-        except installation.EmbeddedPostgresError as error:
+        except server.EmbeddedPostgresError as error:
             sys.exit(f"The embedded PostgreSQL does not start. {error}")
         running.callback(_close_connections)
 

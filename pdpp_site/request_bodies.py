@@ -1,6 +1,9 @@
-"""Read request bodies within the size limit of their route and at a minimum rate.
+"""Read request bodies within the size limit of their route and at a minimum rate; reject what Django cannot read.
 
 The limit is 64 KiB. A few routes accept more, after checking the credential before the body is read.
+
+PostgreSQL cannot store NUL characters, and Python cannot decode forms in an unknown charset. Views
+that parse their own body (`csrf_exempt`) check it themselves.
 """
 
 import asyncio
@@ -11,13 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from typing import IO
+from typing import IO, Any
 
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
+from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import Error
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.http.multipartparser import MultiPartParserError
+from django.http.request import UnreadablePostError
+from django.urls import Resolver404, resolve
 from django_otp.middleware import OTPMiddleware
 from rest_framework.request import Request
 
@@ -28,9 +35,17 @@ from evidence.api.authentication import BearerAuthentication
 from evidence.api.error_responses import record_rejected_token
 from evidence.api.views.collectors import MAX_STATE_BYTES
 from evidence.api.views.connectors import MAX_DECLARATION_BYTES
-from evidence.errors import ApiException, Code, InvalidRequest, ResourceLimit, WrongTokenKind
+from evidence.errors import (
+    ApiException,
+    Code,
+    InvalidRequest,
+    NotFound,
+    ResourceLimit,
+    WrongTokenKind,
+)
 from mcp_adapter.inprocess import run_and_release
 from owner.permissions import is_owner
+from pdpp_site import views
 from pdpp_site.wsgi_bridge import (
     DisconnectedError,
     Message,
@@ -39,6 +54,67 @@ from pdpp_site.wsgi_bridge import (
     Scope,
     build_environ,
 )
+
+NUL = "\x00"
+API = "/v1/"
+CHARSETS = frozenset({"utf-8", "utf8", "us-ascii"})
+Response = Callable[[HttpRequest], HttpResponseBase]
+
+
+def answer_api(get_response: Response) -> Response:
+    """Answer requests of the API without the middleware of pages, which does nothing for them."""
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        if not request.path_info.startswith(API):
+            return get_response(request)
+        try:
+            match = resolve(request.path_info)
+        except Resolver404:
+            return get_response(request)
+        response: HttpResponseBase = match.func(request, *match.args, **match.kwargs)
+        return response.render() if hasattr(response, "render") else response
+
+    return answer
+
+
+class RequestTextMiddleware:
+    """Checks charset, path and query of every request, and posted forms."""
+
+    def __init__(self, get_response: Response) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        charset = (request.content_params or {}).get("charset", "utf-8")
+        if charset.lower() not in CHARSETS:
+            message = f"charset takes utf-8; got {charset[:64]!r}."
+            return views.error_response(request, InvalidRequest(message=message, param="charset"))
+        # Views of the API answer as they do for any other unknown id.
+        if NUL in request.path_info and not request.path_info.startswith(API):
+            return views.error_response(request, NotFound(message="No page at this address."))
+        if "%00" in request.META.get("QUERY_STRING", ""):
+            return self._nul_error(request, request.GET) or self._get_response(request)
+        return self._get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: Any, args: object, kwargs: object
+    ) -> HttpResponseBase | None:
+        """Check a posted form, after Django's CSRF check has read it."""
+        if request.method != "POST" or getattr(view, "csrf_exempt", False):
+            return None
+        try:
+            return self._nul_error(request, request.POST)
+        except (MultiPartParserError, RequestDataTooBig, SuspiciousOperation, UnreadablePostError):
+            return None  # the view reads the form again, and Django renders the error
+
+    def _nul_error(self, request: HttpRequest, data: QueryDict) -> HttpResponseBase | None:
+        for name, values in data.lists():
+            if NUL in name or any(NUL in value for value in values):
+                clean_name = name.replace(NUL, "")[:64]
+                message = f"{clean_name} contains a NUL character; remove it."
+                return views.error_response(
+                    request, InvalidRequest(message=message, param=clean_name)
+                )
+        return None
 
 
 class SignInRequired(ApiException):

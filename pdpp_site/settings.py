@@ -101,9 +101,9 @@ MIDDLEWARE = [
     "pdpp_site.security_headers.allow_browser_apps",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "pdpp_site.request_text.RequestTextMiddleware",
+    "pdpp_site.request_bodies.RequestTextMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "pdpp_site.request_text.answer_api",  # what follows concerns pages
+    "pdpp_site.request_bodies.answer_api",  # what follows concerns pages
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evidence import json_text
+from evidence import page_cutter
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -21,7 +21,7 @@ DRAWS_NOTHING = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0}
 
 @given(JSON)
 def test_text_parses_to_the_same_value(value: object) -> None:
-    assert json.loads(json_text.dumps(value)) == value
+    assert json.loads(page_cutter.dumps(value)) == value
 
 
 def test_invisible_characters_are_escaped() -> None:
@@ -29,7 +29,7 @@ def test_invisible_characters_are_escaped() -> None:
         f"{code:x}"
         for code in range(0x7F, sys.maxunicode + 1)
         if unicodedata.category(chr(code)) in {"Cf", "Zl", "Zp"} or code in DRAWS_NOTHING
-        if chr(code) in json_text.dumps(chr(code))
+        if chr(code) in page_cutter.dumps(chr(code))
     ]
 
     assert survivors == []
@@ -48,23 +48,23 @@ def test_invisible_characters_are_escaped() -> None:
     ],
 )
 def test_bidi_tag_and_invisible_characters_are_escaped(hidden: str, output: str) -> None:
-    assert json_text.dumps(hidden) == output
+    assert page_cutter.dumps(hidden) == output
 
 
 @pytest.mark.parametrize("text", ["Lindenstraße", "京都", "😀", "שלום", "e\u0301", "a b"])
 def test_visible_characters_are_unchanged(text: str) -> None:
-    assert json_text.dumps(text) == f'"{text}"'
+    assert page_cutter.dumps(text) == f'"{text}"'
 
 
 def test_lone_surrogates_and_huge_integers_are_serialized() -> None:
     value = {"a": "\ud800x", "b": 2**200}
 
-    text = json_text.dumps(value)
+    text = page_cutter.dumps(value)
 
     assert json.loads(text) == value
     assert text.encode()
 
 
 def test_sizes_count_utf8_bytes_and_quotes() -> None:
-    assert json_text.json_size({"a": "日"}) == len('{"a":"日"}'.encode())
-    assert json_text.wire_size('{"a":1}') == len(r'"{\"a\":1}"')
+    assert page_cutter.json_size({"a": "日"}) == len('{"a":"日"}'.encode())
+    assert page_cutter.wire_size('{"a":1}') == len(r'"{\"a\":1}"')

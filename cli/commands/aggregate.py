@@ -5,20 +5,21 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.options import (
+from cli.output import one_line, table
+from cli.session import (
     After,
     Before,
     Connection,
     Cursor,
     ExtraParams,
     Filters,
+    Session,
     Stream,
+    command,
     extra_params,
     filter_params,
     query_params,
 )
-from cli.output import one_line, table
-from cli.session import Session, command
 from evidence.record_ids import path_segment
 
 FIELD = typer.Option("--field", help="The field to sum or compare.")

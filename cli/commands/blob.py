@@ -16,7 +16,6 @@ from cli import errors
 from cli.commands.fetch import parse_id_argument, select_connection
 from cli.errors import CliError, usage_error
 from cli.http_client import Params, with_retries
-from cli.options import Connection, query_params
 from cli.partial_files import (
     ReportProgress,
     load_state,
@@ -26,7 +25,7 @@ from cli.partial_files import (
     save_state,
     sibling_path,
 )
-from cli.session import Session, command
+from cli.session import Connection, Session, command, query_params
 from evidence.record_ids import ParsedUri, path_segment
 
 ID = typer.Argument(metavar="ID", help="A blob_id, its fetch_url, or a pdpp://blob URI.")

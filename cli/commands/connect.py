@@ -9,8 +9,7 @@ import typer
 
 from cli import authorization, errors, http_client
 from cli.authorization import SCOPE, AuthorizationRequest
-from cli.credential_cache import CacheEntry, CredentialCache
-from cli.credentials import not_connected_error, reject_owner_token
+from cli.credentials import CacheEntry, CredentialCache, not_connected_error, reject_owner_token
 from cli.errors import CliError, error_from_response
 from cli.http_client import ApiClient, normalize_url
 from cli.output import Output, one_line, print_message

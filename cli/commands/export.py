@@ -14,17 +14,6 @@ import typer
 from cli import errors
 from cli.errors import CliError
 from cli.http_client import Json, Params, with_retries
-from cli.options import (
-    Connection,
-    ExtraParams,
-    Fields,
-    Filters,
-    Stream,
-    View,
-    extra_params,
-    filter_params,
-    query_params,
-)
 from cli.output import one_line
 from cli.partial_files import (
     ReportProgress,
@@ -35,7 +24,19 @@ from cli.partial_files import (
     save_state,
     sibling_path,
 )
-from cli.session import Session, command
+from cli.session import (
+    Connection,
+    ExtraParams,
+    Fields,
+    Filters,
+    Session,
+    Stream,
+    View,
+    command,
+    extra_params,
+    filter_params,
+    query_params,
+)
 from evidence.record_ids import path_segment
 
 PAGE_SIZE = "100"

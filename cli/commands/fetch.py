@@ -7,19 +7,21 @@ from typing import Annotated, Any
 import typer
 
 from cli.errors import usage_error
-from cli.options import (
+from cli.output import escape_controls, one_line, record_lines
+from cli.session import (
     Connection,
     Expand,
     ExpandLimit,
     ExtraParams,
     Fields,
+    Session,
     View,
+    command,
     expand_params,
     extra_params,
+    is_stdout_terminal,
     query_params,
 )
-from cli.output import escape_controls, one_line, record_lines
-from cli.session import Session, command, is_stdout_terminal
 from evidence import record_ids
 from evidence.record_ids import ParsedUri, RecordRef, path_segment
 

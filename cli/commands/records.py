@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.options import (
+from cli.output import page_lines, record_lines
+from cli.session import (
     After,
     Before,
     Connection,
@@ -16,15 +17,15 @@ from cli.options import (
     Fields,
     Filters,
     Limit,
+    Session,
     Stream,
     View,
+    command,
     expand_params,
     extra_params,
     filter_params,
     query_params,
 )
-from cli.output import page_lines, record_lines
-from cli.session import Session, command
 from evidence.record_ids import path_segment
 
 Sort = Annotated[

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.options import Connection, query_params
 from cli.output import one_line, table
-from cli.session import Session, command
+from cli.session import Connection, Session, command, query_params
 
 LEGEND = (
     "t= type, eq exact filter, r= range filters, lex/sem searchable, a= aggregations, "

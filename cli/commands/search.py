@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.options import (
+from cli.output import one_line, page_lines
+from cli.session import (
     After,
     Before,
     Connection,
@@ -14,12 +15,12 @@ from cli.options import (
     ExtraParams,
     Filters,
     Limit,
+    Session,
+    command,
     extra_params,
     filter_params,
     query_params,
 )
-from cli.output import one_line, page_lines
-from cli.session import Session, command
 from evidence.record_ids import RecordRef, format_id
 
 PATHS = {

@@ -1,20 +1,29 @@
-"""Narrow grants, close single-use grants, and suspend or delete all access.
+"""Narrow, widen and close grants, suspend or delete all access, and keep what apps ask for.
 
 Narrowing issues a successor in the same package, never wider than the grant that it supersedes. Tokens
 stay valid, because they belong to the package. Whatever is bound to the old grant, such as a bookmark
 of the changes feed or a temporary grant, becomes invalid (design, section 4).
+
+A grant is widened for good by a successor, or for a while by a temporary grant that extends it. Only what
+was asked is added. Time range, records and connections of a stream stay as they are, and the token of the
+app reads more from its next request.
+
+Refused calls of an app make the requests for more access that the owner answers. A request contains
+declared names only: no word of it is the app's. The database has the keyed hash of its link, never the
+link.
 """
 
+import base64
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from evidence.access.crypto import new_id
+from evidence.access.crypto import digest_for, digests_for, new_id
 from evidence.access.grant_states import (
     GrantState,
     connection_ids,
@@ -24,8 +33,19 @@ from evidence.access.grant_states import (
     with_grant_state,
 )
 from evidence.access.grant_terms import StreamRequest, resolve_terms, serialize_terms
-from evidence.access.grants import lock_packages, revoke_grant, source_of_connections
-from evidence.access.quotas import lock_quotas, transfer_quotas
+from evidence.access.grant_text import field_label, humanize, join_words, stream_label
+from evidence.access.grants import (
+    current_grant_id,
+    lock_packages,
+    revoke_grant,
+    source_of_connections,
+)
+from evidence.access.quotas import (
+    get_tripwire_share,
+    lock_quotas,
+    set_tripwire_share,
+    transfer_quotas,
+)
 from evidence.access.scope import (
     Allowed,
     Everything,
@@ -35,13 +55,13 @@ from evidence.access.scope import (
     TimeRange,
     TokenKind,
 )
-from evidence.access.sql import SQL, fetch_prepared
-from evidence.declarations.declaration import StreamDeclaration
-from evidence.errors import GrantConsumed, GrantRevoked, InvalidRequest
+from evidence.access.sql import SQL, fetch_all, fetch_prepared
+from evidence.declarations.declaration import SourceDeclaration, StreamDeclaration
+from evidence.errors import ApiException, GrantConsumed, GrantRevoked, InvalidRequest, MissingAccess
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.events import Bookmark
-from evidence.models.grants import AccessToken, Collector, Grant, Package
+from evidence.models.grants import AccessToken, Collector, Grant, Package, PermissionRequest
 from evidence.models.quotas import Quota, RefusedCall
 from evidence.models.sources import load_declarations
 
@@ -276,3 +296,322 @@ def use_once(scope: Scope, disclosing: Iterable[str], *, now: datetime) -> None:
         )
     ):
         raise GrantConsumed
+
+
+TEMPORARY = timedelta(hours=1)
+"""The time in which a temporary grant can be used."""
+
+
+@transaction.atomic
+def widen_grant(
+    grant_id: str, stream: str, fields: Sequence[str] | None, *, now: datetime
+) -> Grant:
+    """Replace a grant with a successor that also includes a stream or fields of it, and return it.
+
+    Raises ``GrantRevoked`` if the old grant is not active, ``StreamNotDeclared`` or
+    ``InvalidRequest``.
+    """
+    old, limits = lock_grant(grant_id, states=[GrantState.ACTIVE], now=now)
+    successor = copy_grant(
+        old,
+        **_stored(old, widened_terms(old, stream, fields)),
+        issued_at=now,
+        expires_at=old.expires_at,
+    )
+    supersede(old, limits, by=successor, now=now)
+    return successor
+
+
+@transaction.atomic
+def extend_grant(
+    grant_id: str, stream: str, fields: Sequence[str] | None, *, single_use: bool, now: datetime
+) -> Grant:
+    """Issue a temporary grant for one stream with these fields in addition, and return it.
+
+    It replaces an earlier temporary grant for the stream, and keeps the fields of one that was not for
+    a single use. Nothing becomes visible for longer than the owner allowed. Raises like
+    ``widen_grant``.
+    """
+    base, _ = lock_grant(grant_id, states=[GrantState.ACTIVE], now=now)
+    if base.access_mode == Grant.AccessMode.SINGLE_USE or base.extends_id is not None:
+        raise GrantRevoked
+    earlier = temporary_grant(base, stream, now)
+    is_kept = earlier is not None and earlier.access_mode != "single_use" and fields is not None
+    kept = earlier if is_kept else None
+    terms = [term for term in widened_terms(kept or base, stream, fields) if term.name == stream]
+    ends = (base.expires_at, None if kept is None else kept.expires_at, now + TEMPORARY)
+    temporary = copy_grant(
+        base,
+        **_stored(base, terms),
+        issued_at=now,
+        expires_at=min(end for end in ends if end is not None),
+        access_mode="single_use" if single_use else "continuous",
+        extends=base,
+    )
+    if earlier is not None:
+        Grant.unscoped.filter(pk=earlier.pk).update(superseded_by=temporary)
+    set_tripwire_share(temporary.pk, get_tripwire_share(base.pk))
+    return temporary
+
+
+def temporary_grant(base: Grant, stream: str, now: datetime) -> Grant | None:
+    """Return the active temporary grant that extends a grant for a stream."""
+    rows = filter_state(with_grant_state(now), GrantState.ACTIVE).filter(extends=base)
+    return next((row for row in rows if row.streams[0]["name"] == stream), None)
+
+
+def widened_terms(grant: Grant, stream: str, fields: Sequence[str] | None) -> list[StreamTerms]:
+    """Return the terms of a grant with more fields of a stream, or with the whole stream if None.
+
+    A new stream has the connections of the grant, and its time range if all its streams with a time
+    have one. Raises ``StreamNotDeclared`` or ``InvalidRequest``.
+    """
+    declared = _declaration(grant).streams
+    terms = [term for term, _ in terms_of(grant)]
+    granted = [term for term in terms if term.name == stream]
+    missing = _connections(terms) - _connections(granted)
+    if not (missing if fields is None else granted):
+        raise InvalidRequest(message="The grant has changed.", param="streams")
+    request = StreamRequest(name=stream)
+    asked = resolve_terms(request, streams=declared, connection_ids=missing)
+    if fields is not None:
+        return [
+            _with_fields(term, asked, frozenset(fields), declared[stream])
+            if term.name == stream else term
+            for term in terms
+        ]  # fmt: skip
+    time = _common_time(terms, declared) if declared[stream].consent_time_field else None
+    return [*terms, replace(asked, time=time)]
+
+
+def _with_fields(
+    term: StreamTerms, asked: StreamTerms, fields: frozenset[str], stream: StreamDeclaration
+) -> StreamTerms:
+    shown = _names(term.fields) | (fields & _names(asked.fields))
+    views = {view.id for view in stream.views.values() if shown.issuperset(view.fields)}
+    return replace(
+        term,
+        fields=Only(shown),
+        filters=Only(_names(term.filters) | (fields & _names(asked.filters))),
+        views=Only(_names(term.views) | views),
+    )
+
+
+def _connections(terms: Sequence[StreamTerms]) -> frozenset[str]:
+    return frozenset(connection_id for term in terms for connection_id in term.connection_ids)
+
+
+def _common_time(
+    terms: Sequence[StreamTerms], declared: Mapping[str, StreamDeclaration]
+) -> TimeRange | None:
+    """Return the time range that all streams with a time have in common, None if one has none."""
+    ranges = [
+        term.time for term in terms
+        if term.name in declared and declared[term.name].consent_time_field is not None
+    ]  # fmt: skip
+    if not ranges or None in ranges:
+        return None
+    starts = [time.since for time in ranges if time is not None and time.since is not None]
+    ends = [time.until for time in ranges if time is not None and time.until is not None]
+    return TimeRange(max(starts, default=None), min(ends, default=None))
+
+
+def _stored(grant: Grant, terms: Sequence[StreamTerms]) -> dict[str, Any]:
+    streams = _declaration(grant).streams
+    time_fields = {name: stream.consent_time_field for name, stream in streams.items()}
+    return {
+        "declaration_id": grant.source.current_declaration_id,
+        "streams": serialize_terms(terms, time_fields=time_fields),
+    }
+
+
+def _declaration(grant: Grant) -> SourceDeclaration:
+    pk = grant.source.current_declaration_id
+    if pk is None:
+        raise InvalidRequest(message="The source has no declaration.", param="connections")
+    return load_declarations([pk])[pk].declaration
+
+
+def _names(allowed: Allowed) -> frozenset[str]:
+    """Return the names of a grant's terms, which are never everything."""
+    return allowed.names if isinstance(allowed, Only) else frozenset()
+
+
+LIFETIME = timedelta(hours=1)
+DECLINE_PERIOD = timedelta(days=1)
+"""The time after a declined request in which the same request is not made again."""
+EXPIRED_RETENTION = timedelta(days=1)
+ANSWERED_RETENTION = timedelta(days=30)
+MAX_OPEN = 5
+"""Unanswered requests of one package."""
+MAX_NAMED_FIELDS = 3
+LOCK_TIMEOUT = "1s"
+TOKEN_BYTES = 18
+
+Answer = PermissionRequest.Answer
+
+
+def requestable(error: ApiException, scope: Scope) -> MissingAccess | None:
+    """Return what a refused app can ask for: nothing through a single-use grant, nothing for the owner."""
+    missing = error.missing
+    if missing is None or scope.package_id is None:
+        return None
+    grants = {grant.grant_id: grant for grant in scope.grants}
+    base = grants[grants[missing.grant_id].charged_grant]
+    if base.single_use:
+        return None
+    return MissingAccess(str(base.grant_id), missing.connector_key, missing.stream, missing.fields)
+
+
+def request_permission(missing: MissingAccess, *, package_id: str, now: datetime) -> str | None:
+    """Return the token of the link on which the owner can answer; the same while the request is open.
+
+    Returns None if the owner recently declined any of it, or the package has too many open requests. One
+    query for a known request. Raises a database error if the package stays locked.
+    """
+    token, may_create = _find_token(missing, package_id, now)
+    if token is not None or not may_create:
+        return token
+    with transaction.atomic():
+        fetch_all(SQL("SELECT set_config('lock_timeout', %s, true)", (LOCK_TIMEOUT,)))
+        lock_packages(pk=package_id)
+        token, may_create = _find_token(missing, package_id, now)
+        return _create(missing, now) if may_create else token
+
+
+class FoundToken(NamedTuple):
+    """The token of an open request, or whether a new request may be created."""
+
+    token: str | None
+    may_create: bool
+
+
+def _find_token(missing: MissingAccess, package_id: str, now: datetime) -> FoundToken:
+    is_open = Q(answered_at=None, expires_at__gt=now)
+    is_declined = Q(answer=Answer.DECLINED, answered_at__gt=now - DECLINE_PERIOD)
+    rows = list(
+        PermissionRequest.unscoped.filter(is_open | is_declined, grant__package_id=package_id)
+    )
+    same_stream = [
+        row for row in rows
+        if row.stream == missing.stream and current_grant_id(row.grant_id) == missing.grant_id
+    ]  # fmt: skip
+    if any(row.answered_at and _overlap(row.fields, missing.fields) for row in same_stream):
+        return FoundToken(None, may_create=False)
+    for row in same_stream:
+        if row.answered_at is None and _as_set(row.fields) == _as_set(missing.fields):
+            return FoundToken(link_token(row), may_create=False)
+    unanswered = sum(row.answered_at is None for row in rows)
+    return FoundToken(None, may_create=unanswered < MAX_OPEN)
+
+
+def _overlap(declined: Sequence[str] | None, fields: Sequence[str] | None) -> bool:
+    return declined is None or fields is None or not set(declined).isdisjoint(fields)
+
+
+def _as_set(fields: Sequence[str] | None) -> frozenset[str] | None:
+    return None if fields is None else frozenset(fields)
+
+
+def _create(missing: MissingAccess, now: datetime) -> str:
+    request_id = new_id("ask_")
+    [token, *_] = _tokens(request_id)
+    PermissionRequest.unscoped.create(
+        request_id=request_id,
+        digest=digest_for("permission request", token),
+        grant_id=missing.grant_id,
+        stream=missing.stream,
+        fields=None if missing.fields is None else list(missing.fields),
+        created_at=now,
+        expires_at=now + LIFETIME,
+    )
+    return token
+
+
+def _tokens(request_id: str) -> list[str]:
+    """Derive the token of a request from the current key, then from previous keys."""
+    digests = digests_for("permission request link", request_id)
+    return [base64.urlsafe_b64encode(digest[:TOKEN_BYTES]).decode() for digest in digests]
+
+
+def link_token(request: PermissionRequest) -> str | None:
+    """Return the token of a request's link, or None if its key was retired."""
+    digest = bytes(request.digest)
+    tokens = _tokens(request.request_id)
+    return next((t for t in tokens if digest in digests_for("permission request", t)), None)
+
+
+def find_request(token: str, *, owner_id: str) -> PermissionRequest | None:
+    """Return the request of a link, answered or not."""
+    digests = digests_for("permission request", token)
+    return _of_owner(owner_id).filter(digest__in=digests).first()
+
+
+def open_requests(owner_id: str, *, now: datetime) -> list[PermissionRequest]:
+    """Return the requests that wait for the owner, oldest first."""
+    rows = _of_owner(owner_id).filter(answered_at=None, expires_at__gt=now)
+    return [row for row in rows.order_by("created_at", "pk") if requested_grant(row, now=now)]
+
+
+def requested_grant(request: PermissionRequest, *, now: datetime) -> Grant | None:
+    """Return the grant that an answer would widen, if it is active."""
+    rows = filter_state(with_grant_state(now), GrantState.ACTIVE)
+    return rows.filter(pk=current_grant_id(request.grant_id)).first()
+
+
+def _of_owner(owner_id: str) -> QuerySet[PermissionRequest]:
+    rows = PermissionRequest.unscoped.select_related("grant__package__client", "grant__source")
+    return rows.filter(grant__package__owner_id=owner_id)
+
+
+def describe_request(request: PermissionRequest) -> str:
+    """Return ``Body text of Messages in Mail``, in declared names."""
+    source = request.grant.source
+    pk = source.current_declaration_id or request.grant.declaration_id
+    stream = load_declarations([pk])[pk].declaration.streams.get(request.stream)
+    if stream is None:
+        return f"{humanize(request.stream)} in {source.display_name}"
+    label = f"{stream_label(stream)} in {source.display_name}"
+    if request.fields is None:
+        return label
+    names = [
+        field_label(stream.fields[name], stream.fields)
+        for name in request.fields
+        if name in stream.fields
+    ]
+    more = len(names) - MAX_NAMED_FIELDS
+    shown = names if more <= 1 else [*names[:MAX_NAMED_FIELDS], f"{more} more fields"]
+    return f"{join_words(shown)} of {label}"
+
+
+def request_sentence(request: PermissionRequest) -> str:
+    client = request.grant.package.client.display_name
+    return f"{client} asks to read {describe_request(request)}"
+
+
+@transaction.atomic
+def answer_request(request_id: str, answer: str, *, now: datetime) -> bool:
+    """Apply the owner's answer. Returns False if the request is not open any more.
+
+    Raises ``GrantRevoked`` or ``InvalidRequest`` if the grant cannot be widened.
+    """
+    rows = PermissionRequest.unscoped.filter(pk=request_id)
+    lock_packages(pk__in=rows.values("grant__package"))
+    row = rows.filter(answered_at=None, expires_at__gt=now).first()
+    if row is None:
+        return False
+    rows.update(answered_at=now, answer=answer)
+    grant_id = current_grant_id(row.grant_id)
+    if answer == Answer.ALWAYS:
+        widen_grant(grant_id, row.stream, row.fields, now=now)
+    elif answer != Answer.DECLINED:
+        single_use = answer == Answer.ONCE
+        extend_grant(grant_id, row.stream, row.fields, single_use=single_use, now=now)
+    return True
+
+
+def delete_old_requests(now: datetime) -> int:
+    """Delete expired requests and answered ones after their retention. Returns their number."""
+    is_expired = Q(answered_at=None, expires_at__lt=now - EXPIRED_RETENTION)
+    is_old = Q(answered_at__lt=now - ANSWERED_RETENTION)
+    return PermissionRequest.unscoped.filter(is_expired | is_old).delete()[0]

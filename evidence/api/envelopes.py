@@ -14,8 +14,8 @@ from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api.query_parameters import ApiWarning
 from evidence.declarations.declaration import BLOB_REFERENCE, TEXT_TYPE
 from evidence.declarations.roles import currency_field, determine_origin, money_texts
-from evidence.json_text import clip, clip_bytes
 from evidence.ledger.entries import DisclosedItem
+from evidence.page_cutter import clip, clip_bytes
 from evidence.record_ids import path_segment
 
 Json = dict[str, Any]

@@ -19,9 +19,9 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from evidence.access.gate import Gate
+from evidence.access.grant_lifecycle import request_permission, requestable
 from evidence.access.grant_text import CLAUSE_BY_CODE, explain_refusal
 from evidence.access.owner_notices import RefusedCallDetails, store_refused_call
-from evidence.access.permission_requests import request_permission, requestable
 from evidence.access.scope import Scope
 from evidence.errors import (
     ApiException,

@@ -18,14 +18,17 @@ from evidence.api.envelopes import field_window_link, record_body
 from evidence.api.query_parameters import ApiWarning
 from evidence.errors import InvalidRequest
 from evidence.item_lines import describe_read, hit_entry, hit_line, list_children, record_line
-from evidence.json_text import Size, dumps, json_size, wire_size
 from evidence.page_cutter import (
+    Size,
     cut_hit,
     cut_record,
+    dumps,
     fit_page,
+    json_size,
     largest_that_fits,
     shrink_hit,
     shrink_record,
+    wire_size,
 )
 from evidence.parameters import ByteLimits, PageForm
 from evidence.read.expansion import Children, Expansion, Related, load_related

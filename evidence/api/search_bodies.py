@@ -16,7 +16,7 @@ from evidence.api.envelopes import (
 )
 from evidence.api.query_parameters import ApiWarning
 from evidence.item_lines import item_title
-from evidence.json_text import grapheme_ceil
+from evidence.page_cutter import grapheme_ceil
 from evidence.parameters import SearchInMode
 from evidence.read.filters import parameter_name
 from evidence.search.analysis.highlighter import (

@@ -24,8 +24,7 @@ from evidence.access.gate import Gate
 from evidence.access.grant_states import CURRENT_STATES, live_packages, with_grant_state
 from evidence.access.tokens import package_scope
 from evidence.errors import GrantExpired, GrantPaused, GrantRevoked
-from evidence.events.change_detection import create_change_event
-from evidence.events.messages import Message, prepare_attempt
+from evidence.events.messages import Message, create_change_event, prepare_attempt
 from evidence.events.subscription_state import (
     EVENT_TYPES_BY_STATUS,
     SENDING_STATES,

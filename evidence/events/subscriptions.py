@@ -18,8 +18,7 @@ from evidence.access.gate import Gate
 from evidence.access.grants import lock_packages
 from evidence.access.scope import Scope
 from evidence.errors import ApiException, Code, InvalidRequest, NotFound, ResourceLimit
-from evidence.events.change_detection import watch_streams
-from evidence.events.messages import encrypt_secret, new_secret
+from evidence.events.messages import encrypt_secret, new_secret, watch_streams
 from evidence.events.subscription_state import SENDING_STATES
 from evidence.events.webhook_client import validate_callback_url
 from evidence.models.events import Event, Subscription

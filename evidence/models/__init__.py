@@ -6,7 +6,6 @@ contracts can restrict each module.
 
 from evidence.models import clients as clients
 from evidence.models import connections as connections
-from evidence.models import erasures as erasures
 from evidence.models import events as events
 from evidence.models import grants as grants
 from evidence.models import ledger as ledger

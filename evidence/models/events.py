@@ -58,7 +58,7 @@ class Subscription(Owned):
 class WatchedStream(Owned):
     """Feed position of one subscription in one stream of one connection.
 
-    ``standing`` is a position of ``evidence.read.bookmarks``; ``seen_seq`` is the latest change
+    ``standing`` is a position of ``evidence.read.changes``; ``seen_seq`` is the latest change
     of the connection that was examined, including hidden ones.
     """
 

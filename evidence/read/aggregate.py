@@ -14,11 +14,12 @@ from evidence.access.aggregates import (
     GroupPage,
     Key,
     Measure,
+    TimeBuckets,
     Totals,
     aggregate_groups,
     aggregate_total,
+    is_time_zone,
 )
-from evidence.access.buckets import TimeBuckets, is_time_zone
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.sql import SQL
 from evidence.declarations.declaration import (

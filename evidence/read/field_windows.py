@@ -20,7 +20,7 @@ from evidence.access.records import VisibleRecords
 from evidence.declarations.declaration import Field
 from evidence.declarations.roles import Origin, determine_origin, field_text
 from evidence.errors import FieldNotFound, FieldNotText, NotFound, QueryNotFound, UnknownField
-from evidence.json_text import grapheme_ceil, grapheme_floor
+from evidence.page_cutter import grapheme_ceil, grapheme_floor
 from evidence.read.records import ambiguous_record
 from evidence.search.analysis.highlighter import count_occurrences, find_occurrence
 

@@ -20,8 +20,7 @@ from evidence.declarations.values import parse_instant
 from evidence.errors import InvalidRequest
 from evidence.parameters import KeyedValue
 from evidence.search.analysis.matcher import needs_verification
-from evidence.search.analysis.query_parser import parse
-from evidence.search.analysis.query_tree import QueryError
+from evidence.search.analysis.query import QueryError, parse
 from evidence.search.analysis.tsquery import to_tsquery
 from evidence.search.query_planner import group_by_grant_and_language, lexeme_codes
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from evidence.access.gate import Gate
 from evidence.access.granted_streams import has_own_time
-from evidence.access.ranking.match_counts import count_matches
+from evidence.access.ranking.matches import count_matches
 from evidence.access.ranking.vectors import StreamKey
 from evidence.access.record_counts import (
     MonthCount,
@@ -23,9 +23,8 @@ from evidence.errors import (
 )
 from evidence.read import filters
 from evidence.search import hybrid, lexical, semantic
-from evidence.search.analysis.query_parser import parse
+from evidence.search.analysis.query import Query, QueryError, parse
 from evidence.search.analysis.query_relaxation import match_any_word, without_stop_words
-from evidence.search.analysis.query_tree import Query, QueryError
 from evidence.search.lexical import COUNT_LIMIT
 from evidence.search.query_planner import is_stale, plan_queries, query_languages, searchable_fields
 from evidence.search.results import SearchRequest, SearchResult

@@ -18,7 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 from typing_extensions import override
 
-from evidence.json_text import grapheme_floor
+from evidence.page_cutter import grapheme_floor
 
 NONE = "none"
 ONNX_MODEL: Final = "evidence.search.onnx_model.OnnxModel"

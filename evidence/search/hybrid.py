@@ -15,7 +15,7 @@ from evidence.access.ranking.vectors import NearestPassage, streams_without_vect
 from evidence.access.records import VisibleRecords
 from evidence.errors import InvalidRequest
 from evidence.search import lexical, semantic
-from evidence.search.analysis.query_tree import Query
+from evidence.search.analysis.query import Query
 from evidence.search.query_planner import searchable_fields
 from evidence.search.results import (
     CursorState,

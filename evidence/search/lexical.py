@@ -9,13 +9,13 @@ from evidence.access.ranking.matches import (
     HitPosition,
     Matches,
     SearchHitKey,
-    StreamQuery,
 )
+from evidence.access.ranking.scores import StreamQuery
 from evidence.access.records import VisibleRecords
 from evidence.declarations.values import parse_instant
 from evidence.search.analysis.matcher import needs_verification
+from evidence.search.analysis.query import Leaf, Query
 from evidence.search.analysis.query_relaxation import has_operators, match_any_word
-from evidence.search.analysis.query_tree import Leaf, Query
 from evidence.search.query_planner import plan_queries, query_languages, searchable_fields
 from evidence.search.results import (
     CursorState,

@@ -11,18 +11,17 @@ from django.utils.dates import MONTHS, WEEKDAYS
 from django.utils.translation import trans_real
 
 from evidence.access.granted_streams import GrantedStream
-from evidence.access.ranking.matches import CompiledQuery, StreamQuery
-from evidence.access.ranking.prefixes import CodedStream
+from evidence.access.ranking.matches import CodedStream
+from evidence.access.ranking.scores import CompiledQuery, StreamQuery
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import ConnectionFacts, TimeRange
 from evidence.access.sql import SQL, in_time_range, join_sql
 from evidence.declarations.storage_layout import in_code_order, owner_code
 from evidence.models.owners import current_owner
 from evidence.search.analysis import VERSION
-from evidence.search.analysis.compounds import normalize_date
-from evidence.search.analysis.folding import fold, strip_marks
 from evidence.search.analysis.matcher import needs_verification
-from evidence.search.analysis.query_tree import And, Leaf, Node, Query
+from evidence.search.analysis.query import And, Leaf, Node, Query
+from evidence.search.analysis.segmentation import fold, normalize_date, strip_marks
 from evidence.search.analysis.tsquery import (
     AllOf,
     AnyOf,

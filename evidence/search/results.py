@@ -11,10 +11,14 @@ from evidence.access.ranking.vectors import NearestPassage, StreamKey
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.declarations.roles import field_text
 from evidence.search.analysis.highlighter import Passage, best_passages
-from evidence.search.analysis.matcher import find_matches, is_written_in, needs_verification
-from evidence.search.analysis.query_tree import Leaf, Node, Not, Or, Query
+from evidence.search.analysis.matcher import (
+    Verifier,
+    find_matches,
+    is_written_in,
+    needs_verification,
+)
+from evidence.search.analysis.query import Leaf, Node, Not, Or, Query
 from evidence.search.analysis.tokenizer import UNITS_PER_TEXT, WorkLimit
-from evidence.search.analysis.verifier import Verifier
 from evidence.search.query_planner import plan_queries
 
 

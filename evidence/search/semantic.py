@@ -19,7 +19,7 @@ from evidence.access.ranking.vectors import (
 from evidence.access.records import VisibleRecords
 from evidence.errors import InvalidRequest
 from evidence.parameters import SearchMode
-from evidence.search.analysis.query_tree import And, Leaf, Query
+from evidence.search.analysis.query import And, Leaf, Query
 from evidence.search.embedding import Embedder, configured_embedder
 from evidence.search.query_planner import group_by_grant_and_language, searchable_fields
 from evidence.search.results import CursorState, Hit, SearchRequest, SearchResult

@@ -8,12 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from evidence.access.aggregates import SMALL_GROUP
-from evidence.access.ranking.matches import Match, Matches
-from evidence.access.ranking.prefixes import occurring_prefixes
+from evidence.access.ranking.matches import Match, Matches, occurring_prefixes
 from evidence.access.records import VisibleRecords
-from evidence.search.analysis.folding import fold, strip_marks
-from evidence.search.analysis.query_tree import Leaf, Or, Query
-from evidence.search.analysis.segmentation import CJK_RUN, TermFilter, is_cjk
+from evidence.search.analysis.query import Leaf, Or, Query
+from evidence.search.analysis.segmentation import CJK_RUN, TermFilter, fold, is_cjk, strip_marks
 from evidence.search.analysis.terms import SHORT_WORD_CHARS
 from evidence.search.analysis.tokenizer import WorkLimit, find_tokens
 from evidence.search.query_planner import coded_streams, plan_queries

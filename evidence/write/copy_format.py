@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import orjson
 from django.db import connection
 
-from evidence.search.analysis.tsvector import EncodedLexemes
+from evidence.search.analysis.tsquery import EncodedLexemes
 
 NULL = b"\\N"
 BINARY_NULL = struct.pack(">i", -1)

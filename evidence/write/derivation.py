@@ -20,7 +20,7 @@ from evidence.declarations.storage_layout import (
 )
 from evidence.declarations.values import declared_time, sort_key
 from evidence.search.analysis import VERSION
-from evidence.search.analysis.tsvector import IndexedField, encode_lexemes
+from evidence.search.analysis.tsquery import IndexedField, encode_lexemes
 from evidence.write import copy_format
 from evidence.write.targets import Target
 

@@ -11,8 +11,13 @@ from datetime import datetime
 
 from django.db import connection, transaction
 
-from evidence.models.connections import CollectorState, Connection, EmbeddedStream, StreamState
-from evidence.models.erasures import Erasure
+from evidence.models.connections import (
+    CollectorState,
+    Connection,
+    EmbeddedStream,
+    Erasure,
+    StreamState,
+)
 from evidence.models.owners import current_owner, owners_of
 from evidence.write import app_data, rows, vector_table
 from evidence.write.connection_erasure import connection_tables

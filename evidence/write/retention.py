@@ -9,8 +9,7 @@ from django.db import connection, transaction
 from evidence.access.sql import select_owners
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import InvalidRequest
-from evidence.models.connections import Connection, StreamState
-from evidence.models.erasures import Retention
+from evidence.models.connections import Connection, Retention, StreamState
 from evidence.models.owners import current_owner, owners_of
 from evidence.models.sources import load_declarations
 from evidence.write import rows

@@ -4,28 +4,25 @@ from typing import Any
 
 from evidence import limits
 from evidence.item_lines import group_line, next_call, origin_mark
-from evidence.json_text import dumps
-from evidence.page_cutter import cut_group, largest_that_fits
+from evidence.page_cutter import cut_group, dumps, largest_that_fits
 from evidence.parameters import Aggregate
-from mcp_adapter.arguments import (
-    STREAM,
-    Arguments,
-    query_params,
-    route_params,
-    stream_path,
-    tool_arguments,
-)
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.tool import (
     AGGREGATE_BUDGET,
     PAGE_BUDGET,
+    STREAM,
+    Arguments,
     Budget,
     Call,
     Result,
     Tool,
     limit_params,
     max_bytes_argument,
+    query_params,
     requested_budget,
+    route_params,
+    stream_path,
+    tool_arguments,
 )
 
 _HEAD_MEMBERS = ("metric", "metrics", "stream", "field", "values", "money", "group_by",

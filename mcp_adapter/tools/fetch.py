@@ -14,32 +14,33 @@ from evidence.item_lines import (
     record_line,
     record_url,
 )
-from evidence.json_text import dumps, grapheme_floor
 from evidence.page_cutter import (
+    dumps,
+    grapheme_floor,
     is_window_descriptor,
     largest_that_fits,
     shrink_record,
 )
 from evidence.parameters import GetRecord
-from mcp_adapter.arguments import (
-    connection_params,
-    own_text,
-    query_params,
-    record_path,
-    tool_arguments,
-)
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.targets import parse_record, referenced_blob_id, resolve_record
 from mcp_adapter.tool import (
     READ_BUDGET,
     Budget,
     Call,
     Result,
     Tool,
+    connection_params,
     limit_param,
     max_bytes_argument,
+    own_text,
+    parse_record,
+    query_params,
+    record_path,
+    referenced_blob_id,
     requested_budget,
     require_expandable,
+    resolve_record,
+    tool_arguments,
 )
 
 # Everything that str.splitlines() or a terminal takes for the end of a line.

@@ -13,27 +13,24 @@ from evidence.item_lines import (
     record_line,
     target_arguments,
 )
-from evidence.json_text import dumps
-from evidence.page_cutter import is_window_descriptor
+from evidence.page_cutter import dumps, is_window_descriptor
 from evidence.parameters import ListRecords
-from mcp_adapter.arguments import (
-    STREAM,
-    Arguments,
-    query_params,
-    route_params,
-    stream_path,
-    tool_arguments,
-)
 from mcp_adapter.tool import (
     PAGE_BUDGET,
+    STREAM,
+    Arguments,
     Call,
     Result,
     Tool,
     limit_params,
     max_bytes_argument,
+    query_params,
     read_page,
     requested_budget,
     require_expandable,
+    route_params,
+    stream_path,
+    tool_arguments,
 )
 
 DESCRIPTION = (

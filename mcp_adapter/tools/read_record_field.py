@@ -4,15 +4,23 @@ from typing import Any
 
 from evidence import limits, record_ids
 from evidence.item_lines import origin_mark
-from evidence.json_text import dumps
-from evidence.page_cutter import largest_that_fits
+from evidence.page_cutter import dumps, largest_that_fits
 from evidence.parameters import ReadFieldWindow
 from mcp_adapter import resources
-from mcp_adapter.arguments import Arguments, own_text, tool_arguments
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.resources import FieldWindow, read_window
-from mcp_adapter.targets import parse_target
-from mcp_adapter.tool import READ_BUDGET, Call, Result, Tool, max_bytes_argument, requested_budget
+from mcp_adapter.tool import (
+    READ_BUDGET,
+    Arguments,
+    Call,
+    Result,
+    Tool,
+    max_bytes_argument,
+    own_text,
+    parse_target,
+    requested_budget,
+    tool_arguments,
+)
 
 DESCRIPTION = (
     "Read a window of one field of a record, with next and previous calls "

@@ -4,13 +4,22 @@ import zlib
 from typing import Any
 
 from evidence.item_lines import next_call
-from evidence.json_text import dumps, wire_size
-from evidence.page_cutter import largest_that_fits
+from evidence.page_cutter import dumps, largest_that_fits, wire_size
 from evidence.parameters import ReadSchema
-from mcp_adapter.arguments import Arguments, own_text, query_params, tool_arguments
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.schema_pages import SchemaEntry, build_page, split_entries
-from mcp_adapter.tool import PAGE_BUDGET, SEARCH_BUDGET, Budget, Call, Result, Tool
+from mcp_adapter.tool import (
+    PAGE_BUDGET,
+    SEARCH_BUDGET,
+    Arguments,
+    Budget,
+    Call,
+    Result,
+    Tool,
+    own_text,
+    query_params,
+    tool_arguments,
+)
 
 LEGEND = {
     "t": "type",

@@ -12,21 +12,24 @@ from evidence.item_lines import (
     page_origin,
     target_arguments,
 )
-from evidence.json_text import dumps
+from evidence.page_cutter import dumps
 from evidence.parameters import Search
-from mcp_adapter.arguments import Arguments, own_text, route_params, tool_arguments
 from mcp_adapter.errors import AdapterError, error_from_response
 from mcp_adapter.rest import Params
 from mcp_adapter.tool import (
     SEARCH_BUDGET,
+    Arguments,
     Call,
     Result,
     Tool,
     limit_params,
     max_bytes_argument,
+    own_text,
     read_page,
     requested_budget,
     require_success,
+    route_params,
+    tool_arguments,
 )
 
 DESCRIPTION = (

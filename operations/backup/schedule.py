@@ -22,7 +22,7 @@ from typing_extensions import override
 from evidence.models.owners import Owner, across_owners, in_turn, owners_of
 from evidence.write.app_data import AppData
 from evidence.write.sealed_values import SealedError, seal, unseal
-from operations import schema_version
+from operations import health
 from operations.backup.archive import BackupSummary, back_up
 from operations.backup.keys import BackupError, FileKey, fingerprint
 from operations.backup.models import BackupCopy, BackupPlan
@@ -255,7 +255,7 @@ def _back_up(plan: BackupPlan, *, now: datetime) -> Iterator[object]:
         Path(plan.folder, name),
         key.recipients,
         owner_id=owner_id,
-        migrations=schema_version.applied_migrations(),
+        migrations=health.applied_migrations(),
         now=now,
     )
     BackupCopy.unscoped.create(

@@ -9,10 +9,18 @@ from dataclasses import dataclass
 
 import httpx2
 
-from operations.doctor import oauth_checks, server_checks
-from operations.doctor.findings import Finding, Outcome, Side, StepFailedError, StepSkippedError
-from operations.doctor.http_probe import HttpProbe
-from operations.doctor.probe import DEFAULT_HOST, HOSTS, ProbeState
+from operations.doctor import checks
+from operations.doctor.http_probe import (
+    DEFAULT_HOST,
+    HOSTS,
+    Finding,
+    HttpProbe,
+    Outcome,
+    ProbeState,
+    Side,
+    StepFailedError,
+    StepSkippedError,
+)
 
 __all__ = ["HOSTS", "Finding", "Outcome", "Side", "diagnose"]
 
@@ -31,21 +39,21 @@ class Step:
 
 
 STEPS = (
-    Step("challenge", "Request /mcp without a token", oauth_checks.check_challenge),
-    Step("bearer", "Send an invalid token", oauth_checks.check_bearer, ("challenge",)),
-    Step("get", "Send a GET request", oauth_checks.check_get, ("challenge",)),
-    Step("bodies", "Send a large body", server_checks.check_large_body, ("challenge",)),
-    Step("answers", "Check the response body", server_checks.check_response_body, ("challenge",)),
-    Step("metadata", "Read the resource metadata", oauth_checks.check_resource, ("challenge",)),
-    Step("server", "Read the sign-in metadata", oauth_checks.check_server, ("metadata",)),
-    Step("address", "Compare the address with the host", oauth_checks.check_address),
-    Step("registration", "Register as the host", oauth_checks.check_registration, ("server",)),
-    Step("consent", "Open the consent page", oauth_checks.check_consent_page, ("registration",)),
-    Step("token", "Redeem an invalid code", oauth_checks.check_token_endpoint, ("registration",)),
-    Step("beside", "Check background jobs", server_checks.check_background_jobs, ("challenge",)),
-    Step("tools", "List the tools", server_checks.check_tools, ("bearer",)),
-    Step("search", "Search", server_checks.check_search, ("tools",)),
-    Step("fetch", "Fetch a search result", server_checks.check_fetch, ("search",)),
+    Step("challenge", "Request /mcp without a token", checks.check_challenge),
+    Step("bearer", "Send an invalid token", checks.check_bearer, ("challenge",)),
+    Step("get", "Send a GET request", checks.check_get, ("challenge",)),
+    Step("bodies", "Send a large body", checks.check_large_body, ("challenge",)),
+    Step("answers", "Check the response body", checks.check_response_body, ("challenge",)),
+    Step("metadata", "Read the resource metadata", checks.check_resource, ("challenge",)),
+    Step("server", "Read the sign-in metadata", checks.check_server, ("metadata",)),
+    Step("address", "Compare the address with the host", checks.check_address),
+    Step("registration", "Register as the host", checks.check_registration, ("server",)),
+    Step("consent", "Open the consent page", checks.check_consent_page, ("registration",)),
+    Step("token", "Redeem an invalid code", checks.check_token_endpoint, ("registration",)),
+    Step("beside", "Check background jobs", checks.check_background_jobs, ("challenge",)),
+    Step("tools", "List the tools", checks.check_tools, ("bearer",)),
+    Step("search", "Search", checks.check_search, ("tools",)),
+    Step("fetch", "Fetch a search result", checks.check_fetch, ("search",)),
 )
 STEPS_WITH_TOKEN = frozenset({"tools", "search", "fetch"})
 

@@ -16,15 +16,18 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from operations.postgres.installation import (
+from operations.postgres.server import (
+    SUPERUSER,
+    UPGRADE_DIRECTORY,
+    EmbeddedPostgres,
     EmbeddedPostgresError,
     bundled_programs,
     data_version,
     find_programs,
     program_version,
     require_readable,
+    url,
 )
-from operations.postgres.server import SUPERUSER, UPGRADE_DIRECTORY, EmbeddedPostgres, url
 
 COMPLETE_MARKER = "complete"
 """File in ``next`` that marks a complete copy of the old database."""

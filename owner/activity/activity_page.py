@@ -32,21 +32,19 @@ from evidence.errors import ApiException
 from evidence.ledger.disclosures import (
     DailyUse,
     DisclosureEntry,
+    Reading,
+    ReadingFilter,
     daily_use,
     digest_of_record,
     disclosures_between,
-    named_records,
-    read_disclosures,
-)
-from evidence.ledger.proof import ledger_proof
-from evidence.ledger.readings import (
-    Reading,
-    ReadingFilter,
     find_time,
     list_readings,
+    named_records,
+    read_disclosures,
     shown_records,
     sum_by_client,
 )
+from evidence.ledger.verification import ledger_proof
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant

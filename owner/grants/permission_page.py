@@ -12,19 +12,20 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from evidence.access.gate import Gate
-from evidence.access.grant_extensions import temporary_grant, widened_terms
-from evidence.access.grant_states import connection_labels, terms_of
-from evidence.access.grant_terms import serialize_terms
-from evidence.access.grant_text import field_label
-from evidence.access.grants import lock_packages, lock_sources
-from evidence.access.owner_scope import grant_scope, preview_scope
-from evidence.access.permission_requests import (
+from evidence.access.grant_lifecycle import (
     Answer,
     answer_request,
     describe_request,
     find_request,
     requested_grant,
+    temporary_grant,
+    widened_terms,
 )
+from evidence.access.grant_states import connection_labels, terms_of
+from evidence.access.grant_terms import serialize_terms
+from evidence.access.grant_text import field_label
+from evidence.access.grants import lock_packages, lock_sources
+from evidence.access.owner_scope import grant_scope, preview_scope
 from evidence.errors import ApiException
 from evidence.models.grants import Grant, PermissionRequest
 from evidence.models.owners import current_owner

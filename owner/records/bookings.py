@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from evidence.access.aggregates import GroupPage, Key, Measure, aggregate_groups
-from evidence.access.buckets import TimeBuckets
+from evidence.access.aggregates import GroupPage, Key, Measure, TimeBuckets, aggregate_groups
 from evidence.access.grant_text import humanize
 from evidence.access.granted_streams import equals_filter, link_expression, number_expression
 from evidence.access.records import VisibleRecords

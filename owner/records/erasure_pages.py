@@ -15,8 +15,7 @@ from evidence.access.grant_text import humanize
 from evidence.access.owner_scope import owner_scope
 from evidence.declarations.values import key_text
 from evidence.erasure import erase_record
-from evidence.models.connections import Connection
-from evidence.models.erasures import Erasure
+from evidence.models.connections import Connection, Erasure
 from evidence.models.owners import current_owner, is_last_administrator
 from evidence.write.erasure_orders import ErasureScope, create_erasure, get_receipt, list_receipts
 from operations.erasure_text import count_rows, describe_kept, describe_scope, format_counts

@@ -8,8 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from evidence.access.aggregates import Group, GroupPage, Measure, aggregate_groups
-from evidence.access.buckets import TimeBuckets
+from evidence.access.aggregates import Group, GroupPage, Measure, TimeBuckets, aggregate_groups
 from evidence.access.record_counts import within
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import TimeRange

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from evidence.access.buckets import Cell, count_by_cell, near
+from evidence.access.aggregates import Cell, count_by_cell, near
 from evidence.access.records import VisibleRecords
 from evidence.access.sql import SQL
 from owner.records.record_roles import StreamRoles

@@ -11,7 +11,7 @@ from evidence.access.change_log import FeedPosition
 from evidence.access.scope import GrantTerms, Scope, TokenKind
 from evidence.errors import ApiException
 from evidence.models.owners import get_or_create_owner
-from evidence.read import bookmarks
+from evidence.read import changes
 from tests.world import NOW
 
 QUERY = {"stream": "messages", "order": "desc"}
@@ -121,8 +121,8 @@ def test_bookmarks_of_many_connections_are_stored(
     owner_id = get_or_create_owner(NOW).owner_id
     positions = {f"cin_{number}": POSITION for number in range(connections)}
     with django_assert_num_queries(statements):
-        text = bookmarks.encode_positions(positions, owner_id=owner_id, now=NOW)
+        text = changes.encode_positions(positions, owner_id=owner_id, now=NOW)
     with django_assert_num_queries(statements):
-        decoded = bookmarks.decode_positions(text, owner_id=owner_id, connection_ids=[*positions])
+        decoded = changes.decode_positions(text, owner_id=owner_id, connection_ids=[*positions])
     assert decoded == positions
-    assert len(text) == bookmarks.encoded_length(connections)
+    assert len(text) == changes.encoded_length(connections)

@@ -9,8 +9,7 @@ import pytest
 from django.utils import timezone
 
 from evidence.access import grant_lifecycle
-from evidence.access.grant_extensions import extend_grant, widen_grant
-from evidence.access.grant_lifecycle import delete_access, narrow_grant
+from evidence.access.grant_lifecycle import delete_access, extend_grant, narrow_grant, widen_grant
 from evidence.access.grant_states import (
     GrantState,
     active_grants,

@@ -15,7 +15,7 @@ from pytest_django.fixtures import Settings
 from evidence.access import aggregates, change_log, record_parts, records
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.access.ranking import match_counts, matches, scores, top_k
+from evidence.access.ranking import matches, scores, top_k
 from evidence.access.sql import SQL
 from tests.world import PERSONAL, WORK, World, mail
 
@@ -270,7 +270,6 @@ def test_hidden_rows_add_no_work(
     _make_statistics(statistics)
     for module in (
         aggregates,
-        match_counts,
         record_parts,
         matches,
         records,

@@ -7,7 +7,7 @@ from zoneinfo import TZPATH, reset_tzpath
 
 import pytest
 
-from evidence.access import buckets
+from evidence.access import aggregates
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from tests.world import BANK, PERSONAL, WORK, World
@@ -142,13 +142,13 @@ def test_bad_aggregates_name_the_parameter(
 @pytest.fixture
 def newly_named_zone(tmp_path: Path) -> Iterator[str]:
     """A zone that this machine has heard of, and its database has not."""
-    buckets._time_zones.cache_clear()
+    aggregates._time_zones.cache_clear()
     (tmp_path / "Mars").mkdir()
     (tmp_path / "Mars/Base").write_bytes(b"TZif")
     reset_tzpath([tmp_path, *TZPATH])
     yield "Mars/Base"
     reset_tzpath()
-    buckets._time_zones.cache_clear()
+    aggregates._time_zones.cache_clear()
 
 
 def test_a_zone_that_the_database_does_not_know_is_refused(

@@ -12,12 +12,16 @@ from django.db import DatabaseError, connection, transaction
 from django.test import override_settings
 from django.utils import timezone
 
-from evidence.access import permission_requests
-from evidence.access.grant_extensions import extend_grant
-from evidence.access.grant_lifecycle import narrow_grant
+from evidence.access import grant_lifecycle
+from evidence.access.grant_lifecycle import (
+    answer_request,
+    extend_grant,
+    find_request,
+    link_token,
+    narrow_grant,
+)
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, pause_client
-from evidence.access.permission_requests import answer_request, find_request, link_token
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant, PermissionRequest
 from evidence.models.quotas import RefusedCall
@@ -199,7 +203,7 @@ def _since(grant: Grant) -> datetime:
 def test_open_requests_of_a_package_are_bounded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permission_requests, "MAX_OPEN", 2)
+    monkeypatch.setattr(grant_lifecycle, "MAX_OPEN", 2)
     fields = ["labels", "is_seen", "size_bytes", "from_email"]
 
     links = ["ask_url" in ask(world, fields=name) for name in fields * 3]
@@ -227,7 +231,7 @@ def test_refusal_does_not_wait_for_its_request(
     def fail(*_: object, **__: object) -> None:
         raise DatabaseError
 
-    monkeypatch.setattr(permission_requests, "lock_packages", fail)
+    monkeypatch.setattr(grant_lifecycle, "lock_packages", fail)
 
     refused = world.get(LIST, fields="labels")
 
@@ -240,7 +244,7 @@ def test_refusal_does_not_wait_for_its_request(
 def test_locked_package_costs_a_refusal_its_link_only(
     committed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permission_requests, "LOCK_TIMEOUT", "10ms")
+    monkeypatch.setattr(grant_lifecycle, "LOCK_TIMEOUT", "10ms")
     package = committed.packages["bob"]
 
     def refused() -> dict[str, Any]:
@@ -250,7 +254,7 @@ def test_locked_package_costs_a_refusal_its_link_only(
             connection.close()
 
     with ThreadPoolExecutor(1) as pool, transaction.atomic():
-        permission_requests.lock_packages(pk=package.pk)
+        grant_lifecycle.lock_packages(pk=package.pk)
         error = pool.submit(refused).result()
 
     assert "ask_url" not in error

@@ -10,7 +10,7 @@ from pytest_django import DjangoDbBlocker
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.access.ranking import matches, prefixes, top_k
+from evidence.access.ranking import matches, top_k
 from evidence.search import lexical as search
 from tests.arranged import Arranged
 from tests.world import CHAT, PERSONAL, WORK, World
@@ -151,7 +151,7 @@ def test_first_letter_errors_are_corrected_by_words_of_rare_fields_and_tiers(
     hidden = {"id": "t", "text": "tarmalade", "sent_at": "2026-01-10T00:00:00Z"}
     long = {"id": "m", "body_text": "marmalade " + "filler " * 900}
     crowded.put((CHAT, "messages", hidden), (WORK, "messages", long))
-    prefixes._known_starts.cache_clear()
+    matches._known_starts.cache_clear()
     if has_statistics:
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE evidence_searchtext")
@@ -159,7 +159,7 @@ def test_first_letter_errors_are_corrected_by_words_of_rare_fields_and_tiers(
     for _ in range(2):
         meta = crowded.get("/v1/search", "eve", q="narmalade").body["meta"]
         assert meta["suggestions"] == {"narmalade": ["marmalade"]}
-    assert bool(prefixes._known_starts(prefixes.current_hour())) is has_statistics
+    assert bool(matches._known_starts(matches.current_hour())) is has_statistics
 
 
 @pytest.mark.parametrize("q", ["quokka", "filler", "zephyr kumquat", "filler -zephyr"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from evidence.search import lexical
-from evidence.search.analysis.tsvector import impact_tier
+from evidence.search.analysis.tsquery import impact_tier
 from evidence.search.lexical import MOST_ANY_WORD
 from tests.world import PERSONAL, WORK, World
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cli.credential_cache import CredentialCache
+from cli.credentials import CredentialCache
 from tests.cli.conftest import Shell
 from tests.cli.reference_server import APPROVED, AS, RS, WAITING, ReferenceServer
 from tests.scenarios import scenario

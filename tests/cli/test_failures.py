@@ -12,7 +12,7 @@ import pytest
 
 from cli import errors, session
 from cli.app import COMMANDS, build_app, run
-from cli.credential_cache import CredentialCache
+from cli.credentials import CredentialCache
 from tests.cli.conftest import URL, Shell, answering
 from tests.world import World
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from cli.credential_cache import CredentialCache
+from cli.credentials import CredentialCache
 from mcp_adapter.surfaces import TOOLS
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.pdpp_site.installation import ROOT, START_SECONDS, Said

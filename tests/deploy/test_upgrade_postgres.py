@@ -9,10 +9,15 @@ import httpx2
 import pytest
 from typing_extensions import override
 
-from operations.postgres import installation
+from operations.postgres import server
 from operations.postgres import upgrade as postgres_upgrade
-from operations.postgres.installation import EmbeddedPostgresError, data_version, find_programs
-from operations.postgres.server import EmbeddedPostgres, url
+from operations.postgres.server import (
+    EmbeddedPostgres,
+    EmbeddedPostgresError,
+    data_version,
+    find_programs,
+    url,
+)
 from operations.postgres.upgrade import upgrade
 from tests.deploy.servers import SECRET_KEY, cast, environment, own_var, started
 from tests.deploy.shipped import ROOT, unit
@@ -85,7 +90,7 @@ def home(tmp_path: Path) -> Path:
     """What an older installation leaves, as far as its files tell."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data/PG_VERSION").write_text(f"{OLD}\n")
-    (tmp_path / installation.FORMAT_FILE).write_text(installation.FORMAT)
+    (tmp_path / server.FORMAT_FILE).write_text(server.FORMAT)
     return tmp_path
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psycopg
 
-from operations.postgres import installation
+from operations.postgres import server
 
 FIRST_PORT = 9700
 """Only the number in the name of a socket: the servers listen on no network."""
@@ -95,7 +95,7 @@ class Node:
         return psycopg.connect(self.url(database), autocommit=True)
 
     def _run(self, program: str, *arguments: str) -> None:
-        account = installation.server_account(self.home)
+        account = server.server_account(self.home)
         subprocess.run(
             [str(self.binaries / program), *arguments],
             cwd="/",
@@ -117,7 +117,7 @@ class Cluster:
         self.coordinator, *self.workers = self.nodes
 
     def start(self) -> None:
-        account = installation.server_account(self.home)
+        account = server.server_account(self.home)
         if account is not None:
             shutil.chown(self.home, account.pw_uid, account.pw_gid)
         for node in self.nodes:

@@ -18,7 +18,7 @@ from mcp_adapter.inprocess import InProcessRest
 from mcp_adapter.server import ServerInfo
 from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build_endpoint
 from mcp_adapter.surfaces import EVENT_INSTRUCTIONS, EVENT_SURFACE
-from pdpp_site import mcp_endpoints
+from pdpp_site import asgi_app
 from tests.events.receiving import Receiver, deliver_round
 from tests.mcp_adapter.real import LEGACY, MODERN, ORIGIN, run_in_test_thread
 from tests.mcp_adapter.test_listing import NEVER
@@ -42,7 +42,7 @@ DETAILS = ("hmac", "webhook-", "signature", "whsec_", "retry", "cloudevents", "a
 def endpoint() -> McpEndpoint:
     return build_endpoint(
         InProcessRest(),
-        partial(mcp_endpoints.authenticate, resource="/mcp/events"),
+        partial(asgi_app.authenticate, resource="/mcp/events"),
         settings=TransportSettings(
             server_info=ServerInfo(public_url=ORIGIN, version="1"),
             surface=EVENT_SURFACE,
@@ -202,8 +202,8 @@ def test_token_of_another_resource_is_refused(world: World, who: str) -> None:
 
 def test_event_token_is_refused_by_rest_and_mcp(world: World, bob: str) -> None:
     assert world.get("/v1/schema", bob).status == 401
-    with pytest.raises(mcp_endpoints.TokenRejected):
-        mcp_endpoints.authenticate(bob)
+    with pytest.raises(asgi_app.TokenRejected):
+        asgi_app.authenticate(bob)
 
 
 def test_request_without_token_names_metadata_url(world: World) -> None:

@@ -13,8 +13,7 @@ import httpx2
 import psycopg
 import pytest
 
-from operations.postgres.installation import EmbeddedPostgresError, server_account
-from operations.postgres.server import EmbeddedPostgres
+from operations.postgres.server import EmbeddedPostgres, EmbeddedPostgresError, server_account
 from tests.faults.load import Load, hold_to_account
 from tests.pdpp_site.installation import Installation, installed, running
 from tests.pdpp_site.living import cast_in

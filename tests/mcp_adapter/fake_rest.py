@@ -13,8 +13,7 @@ from urllib.parse import quote, unquote
 import orjson
 
 from evidence.api import list_form
-from evidence.json_text import json_size
-from evidence.page_cutter import Size
+from evidence.page_cutter import Size, json_size
 from mcp_adapter.rest import NO_HEADERS, Params, RestResponse
 
 WORK = ("cin_work", "Work mail", "mailbox")

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_adapter.inprocess import InProcessRest
 from mcp_adapter.server import ServerInfo, build_server
 from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build_endpoint
-from pdpp_site import mcp_endpoints
+from pdpp_site import asgi_app
 
 ORIGIN = "https://records.example"
 URL = f"{ORIGIN}/mcp"
@@ -38,7 +38,7 @@ def endpoint() -> McpEndpoint:
     """Build the endpoint as the site does, with tools on the test's thread."""
     return build_endpoint(
         InProcessRest(),
-        mcp_endpoints.authenticate,
+        asgi_app.authenticate,
         settings=TransportSettings(
             server_info=ServerInfo(public_url=ORIGIN, version="1"),
             resource_metadata_url=lambda _host: (
@@ -69,7 +69,7 @@ async def _stdio(bearer: str, era: str) -> AsyncIterator[Client]:
     """Run the stdio server over streams in memory."""
     server = build_server(
         InProcessRest(),
-        authority_of=lambda _ctx: mcp_endpoints.authenticate(bearer),
+        authority_of=lambda _ctx: asgi_app.authenticate(bearer),
         offload=run_in_test_thread,
         server_info=ServerInfo(public_url=ORIGIN, version="1"),
     )

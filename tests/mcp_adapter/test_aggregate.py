@@ -3,7 +3,7 @@
 import pytest
 
 from evidence import limits
-from evidence.json_text import json_size, wire_size
+from evidence.page_cutter import json_size, wire_size
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import call, parsed_text, structured, text_of
 

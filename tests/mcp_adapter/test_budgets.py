@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evidence import limits
-from evidence.json_text import json_size, wire_size
+from evidence.page_cutter import json_size, wire_size
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import call, parsed_text, structured, text_of
 from tests.scenarios import scenario

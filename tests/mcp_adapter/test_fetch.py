@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from evidence import limits
-from evidence.json_text import json_size, wire_size
+from evidence.page_cutter import json_size, wire_size
 from mcp_adapter.rest import RestResponse
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import ERAS, call, parsed_text, structured, text_of

@@ -8,7 +8,7 @@ import pytest
 from evidence import limits
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.json_text import dumps, json_size
+from evidence.page_cutter import dumps, json_size
 from evidence.record_ids import RecordRef
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import error_of, parsed_text, structured

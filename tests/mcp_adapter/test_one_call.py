@@ -8,7 +8,7 @@ import pytest
 from evidence import limits
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.json_text import json_size, wire_size
+from evidence.page_cutter import json_size, wire_size
 from mcp_adapter.inprocess import InProcessRest
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import parsed_text, structured, text_of

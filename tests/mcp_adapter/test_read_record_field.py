@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence import limits, record_ids
-from evidence.json_text import json_size, wire_size
+from evidence.page_cutter import json_size, wire_size
 from mcp_adapter.rest import RestResponse
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import call, error_of, parsed_text, structured, text_of

@@ -8,8 +8,8 @@ import pytest
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.json_text import dumps
 from evidence.ledger.disclosures import disclosures_to_clients, read_disclosures
+from evidence.page_cutter import dumps
 from mcp_adapter.inprocess import InProcessRest
 from tests.api.test_blobs import CONTENT, FILES, ONE, keep
 from tests.mcp_adapter import real

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from evidence import limits
-from evidence.json_text import dumps, json_size, wire_size
+from evidence.page_cutter import dumps, json_size, wire_size
 from mcp_adapter.rest import RestResponse
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import call, error_of, parsed_text, structured, text_of

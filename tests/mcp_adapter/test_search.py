@@ -6,7 +6,7 @@ import re
 import pytest
 
 from evidence import limits
-from evidence.json_text import json_size, wire_size
+from evidence.page_cutter import json_size, wire_size
 from tests.mcp_adapter.fake_rest import HOME, WORK, FakeRest, error_response, excerpt
 from tests.mcp_adapter.hosts import (
     ERAS,

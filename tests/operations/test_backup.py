@@ -30,7 +30,7 @@ from evidence.write.declaration_store import declare
 from evidence.write.sealed_values import SealedError
 from importers.models import SourceAccount
 from importers.sources import account_store
-from operations import schema_version
+from operations import health
 from operations.backup import archive, schedule, table_copy
 from operations.backup import restore as restoring
 from operations.backup.archive import NewerFormatError, open_backup, run_to_end
@@ -208,7 +208,7 @@ def test_backup_is_a_consistent_snapshot_during_writes(
             writer.join()
 
     steps = archive.back_up(tmp_path / "one", [KEY.identity.to_public()], now=NOW,
-        migrations=schema_version.applied_migrations(), on_table=write_once)  # fmt: skip
+        migrations=health.applied_migrations(), on_table=write_once)  # fmt: skip
     summary = run_to_end(steps)
     assert summary.counts == before
     assert counts(contents()) != before
@@ -280,7 +280,7 @@ def packed(manifest: dict[str, Any]) -> bytes:
 def test_other_migrations_are_rejected(
     filled: World, tmp_path: Path, change: Any, fault: type[BackupError]
 ) -> None:
-    ours, known = schema_version.applied_migrations(), schema_version.known_migrations()
+    ours, known = health.applied_migrations(), health.known_migrations()
     file = tmp_path / "other"
     run_to_end(archive.back_up(file, [KEY.identity.to_public()], migrations=change(ours), now=NOW))
     with open_backup(file, KEY.identity) as backup:
@@ -295,10 +295,10 @@ def test_restore_continues_after_interrupted_migration(
 ) -> None:
     file, migrate = tmp_path / "all.age", Mock()
     back_up(file, key_file)
-    ours = schema_version.applied_migrations()
+    ours = health.applied_migrations()
     latest = max(migration for migration in ours if migration[0] == "evidence")
-    monkeypatch.setattr(schema_version, "applied_migrations", lambda: ours - {latest})
-    monkeypatch.setattr(schema_version, "migrate_to", migrate)
+    monkeypatch.setattr(health, "applied_migrations", lambda: ours - {latest})
+    monkeypatch.setattr(health, "migrate_to", migrate)
 
     with pytest.raises(CommandError, match="is not empty"):
         restore(file, key_file)
@@ -441,8 +441,8 @@ def test_drill_verifies_an_older_backup_and_drops_its_database(
 ) -> None:
     # The drill migrates to the older state, loads the rows, then migrates to the current version.
     file, output = tmp_path / "older", StringIO()
-    older = schema_version.applied_migrations() - {LATER}
-    assert len(older) < len(schema_version.applied_migrations())
+    older = health.applied_migrations() - {LATER}
+    assert len(older) < len(health.applied_migrations())
     run_to_end(archive.back_up(file, [KEY.identity.to_public()], migrations=older, now=NOW))
     monkeypatch.setattr("sys.stdin", StringIO(f"{' '.join(KEY.words)}\n"))
     call_command("drill", file, stdout=output)

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from operations.doctor import HOSTS, Finding, Outcome, Side, diagnose
 from operations.models import Job
-from pdpp_site import mcp_endpoints
+from pdpp_site import asgi_app
 from pdpp_site.asgi_app import AsgiApp
 from tests.operations.proxy import (
     Fault,
@@ -67,7 +67,7 @@ def run_doctor(transactional_db: None, settings: Any) -> Diagnose:
         )
         verify = more.pop("verify", True)
         with (
-            served(AsgiApp(application=django, endpoint=mcp_endpoints.endpoint())) as web,
+            served(AsgiApp(application=django, endpoint=asgi_app.endpoint())) as web,
             proxied(proxy),
             httpx2.Client(timeout=more.pop("timeout", 60), verify=verify) as client,
         ):

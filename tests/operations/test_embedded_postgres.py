@@ -14,10 +14,9 @@ import psutil
 import psycopg
 import pytest
 
-from operations.postgres import installation
+from operations.postgres import server
 from operations.postgres import server as embedded_postgres
-from operations.postgres.installation import EmbeddedPostgresError
-from operations.postgres.server import EmbeddedPostgres
+from operations.postgres.server import EmbeddedPostgres, EmbeddedPostgresError
 
 pytestmark = pytest.mark.slow
 
@@ -283,18 +282,18 @@ def test_root_switches_account_and_others_do_not(fresh: Path) -> None:
 
     if os.geteuid() == 0:
         assert runs_as != 0
-        assert installation.server_account(fresh / "data").pw_uid == runs_as  # type: ignore[union-attr]
+        assert server.server_account(fresh / "data").pw_uid == runs_as  # type: ignore[union-attr]
     else:
         assert runs_as == os.geteuid()
-        assert installation.server_account(fresh / "data") is None
+        assert server.server_account(fresh / "data") is None
 
 
 @pytest.mark.parametrize("written", [None, "3"])
 def test_data_of_another_version_of_pdpp_is_refused_and_not_touched(
     home: Path, written: str | None
 ) -> None:
-    file = home / installation.FORMAT_FILE
-    assert file.read_text() == installation.FORMAT
+    file = home / server.FORMAT_FILE
+    assert file.read_text() == server.FORMAT
     file.unlink() if written is None else file.write_text(written)
     before = {path: path.lstat().st_mtime_ns for path in home.rglob("*")}
 

@@ -15,8 +15,7 @@ from django.utils import timezone
 
 from evidence.erasure import apply_retention, run_erasure, run_pending_erasures
 from evidence.ledger.verification import verify
-from evidence.models.connections import Connection
-from evidence.models.erasures import Erasure
+from evidence.models.connections import Connection, Erasure
 from evidence.models.events import Event, Subscription, WatchedStream
 from evidence.models.grants import Package
 from evidence.models.ledger import Disclosure

@@ -3,7 +3,7 @@
 import pytest
 
 from evidence.erasure import run_pending_erasures
-from evidence.models.erasures import Erasure
+from evidence.models.connections import Erasure
 from evidence.models.records import Record
 from tests.world import NOW, PERSONAL, World
 from tests.write import processes, stored

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from operations.management.commands import psql
-from operations.postgres import installation
+from operations.postgres import server
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_the_bundled_program_gets_the_embedded_database_and_options(
         call_command("psql", "--", "-At")
 
     [((program, conninfo, option), _)] = started
-    assert Path(program) == installation.bundled_programs() / "psql"
+    assert Path(program) == server.bundled_programs() / "psql"
     assert f"host={tmp_path}/postgres/socket" in conninfo
     assert option == "-At"
 
@@ -53,7 +53,7 @@ def test_a_password_is_not_among_the_arguments(settings: Any, started: list[Any]
 def test_a_missing_program_names_its_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(installation, "bundled_programs", lambda: tmp_path)
+    monkeypatch.setattr(server, "bundled_programs", lambda: tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(CommandError, match="apt install postgresql-client"):

@@ -21,7 +21,7 @@ from mcp_adapter.inprocess import InProcessRest
 from operations.management.commands.trace import RequestTrace, trace_request
 from tests.world import World
 
-MAX_MODULES = {"list": 19, "query_records": 25, "fetch": 26, "search": 42}
+MAX_MODULES = {"list": 19, "query_records": 23, "fetch": 23, "search": 37}
 
 
 def list_records(scope: Scope) -> object:

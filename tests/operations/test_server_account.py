@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operations.postgres import installation
+from operations.postgres import server
 
 # An account that is neither ours nor in our groups, wherever the tests run.
 SOMEBODY = pwd.struct_passwd(("somebody", "x", 54_321, 54_321, "", "/", "/bin/false"))
@@ -23,7 +23,7 @@ def test_closed_parent_directory_gets_only_the_search_bit(tmp_path: Path) -> Non
     for path in (data, data.parent, closed):
         path.chmod(0o700)
 
-    installation.allow_path(SOMEBODY, to=data)
+    server.allow_path(SOMEBODY, to=data)
 
     assert (mode(closed), mode(data.parent), mode(data)) == (0o701, 0o701, 0o700)
 
@@ -32,7 +32,7 @@ def test_searchable_directory_is_unchanged(tmp_path: Path) -> None:
     (tmp_path / "open/data").mkdir(parents=True)
     (tmp_path / "open").chmod(0o755)
 
-    installation.allow_path(SOMEBODY, to=tmp_path / "open/data")
+    server.allow_path(SOMEBODY, to=tmp_path / "open/data")
 
     assert mode(tmp_path / "open") == 0o755
 
@@ -49,7 +49,7 @@ def test_search_bit_is_set_for_the_matching_class(
     directory.mkdir()
     directory.chmod(0o600)
 
-    installation.allow_path(account, to=directory / "data")
+    server.allow_path(account, to=directory / "data")
 
     assert mode(directory) == after
 
@@ -63,7 +63,7 @@ def test_programs_installed_with_a_strict_umask_can_run(tmp_path: Path) -> None:
         path.chmod(given)
     share.chmod(0o700)
 
-    installation.allow_programs(SOMEBODY, binaries=binaries)
+    server.allow_programs(SOMEBODY, binaries=binaries)
 
     assert mode(binaries / "postgres") == 0o705
     assert mode(share) == 0o705
@@ -71,18 +71,18 @@ def test_programs_installed_with_a_strict_umask_can_run(tmp_path: Path) -> None:
 
 
 def test_data_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installation.os, "geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr(server.os, "geteuid", lambda: os.getuid() + 1)
 
-    with pytest.raises(installation.EmbeddedPostgresError, match="belongs to another user"):
-        installation.server_account(tmp_path)
+    with pytest.raises(server.EmbeddedPostgresError, match="belongs to another user"):
+        server.server_account(tmp_path)
 
 
 def test_root_uses_the_owner_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installation.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(server.os, "geteuid", lambda: 0)
     owned = tmp_path.stat().st_uid
 
-    account = installation.server_account(tmp_path)
+    account = server.server_account(tmp_path)
 
     assert account is not None
     # Data of root itself cannot be: the server refuses to run as root.
-    assert account.pw_uid == owned if owned else account.pw_name == installation.ACCOUNT
+    assert account.pw_uid == owned if owned else account.pw_name == server.ACCOUNT

@@ -19,8 +19,7 @@ from django.utils import timezone
 from evidence.access.tokens import create_collector
 from evidence.erasure import run_erasure
 from evidence.models import owners
-from evidence.models.connections import Connection
-from evidence.models.erasures import Erasure
+from evidence.models.connections import Connection, Erasure
 from evidence.models.grants import Package
 from evidence.models.owners import Owner, acting_for
 from evidence.write import disk_usage

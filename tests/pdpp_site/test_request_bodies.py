@@ -15,7 +15,7 @@ from django.test import Client
 
 from evidence import limits
 from mcp_adapter.streamable_http import McpEndpoint
-from pdpp_site import mcp_endpoints, request_bodies
+from pdpp_site import asgi_app, request_bodies
 from pdpp_site.asgi_app import AsgiApp
 from pdpp_site.request_bodies import DEFAULT_BYTES, IN_MEMORY_BYTES, MCP_BYTES, LargeRoute
 from pdpp_site.wsgi import application
@@ -40,7 +40,7 @@ def _connections_end_with_each_request(settings: Any) -> None:
 
 @contextlib.contextmanager
 def site() -> Iterator[Web]:
-    with served(AsgiApp(application=application, endpoint=mcp_endpoints.endpoint())) as web:
+    with served(AsgiApp(application=application, endpoint=asgi_app.endpoint())) as web:
         yield web
 
 

@@ -13,7 +13,7 @@ from django.db import OperationalError
 from django.db.migrations.recorder import MigrationRecorder
 
 from mcp_adapter.streamable_http import McpEndpoint
-from operations import health, schema_version
+from operations import health
 from pdpp_site.asgi_app import AsgiApp
 from pdpp_site.wsgi_bridge import StartResponse
 from tests.pdpp_site.web import served
@@ -90,7 +90,7 @@ def test_the_process_says_that_it_lives_without_asking_the_database() -> None:
 def test_readiness_tells_why_not(
     reason: str | None, status: int, body: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema_version, "not_ready_reason", lambda: reason)
+    monkeypatch.setattr(health, "not_ready_reason", lambda: reason)
     monkeypatch.setattr(health, "background_warning", lambda now: None)
 
     with served(site()) as web:
@@ -100,7 +100,7 @@ def test_readiness_tells_why_not(
 
 
 def test_readiness_warns_of_work_that_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema_version, "not_ready_reason", lambda: None)
+    monkeypatch.setattr(health, "not_ready_reason", lambda: None)
     monkeypatch.setattr(health, "background_warning", lambda now: health.JOBS_WAIT)
 
     with served(site()) as web:
@@ -114,7 +114,7 @@ def test_readiness_warns_of_work_that_nobody_does(monkeypatch: pytest.MonkeyPatc
 def test_a_database_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdpp_site.asgi_app.READY_SECONDS", 0.05)
     answered = threading.Event()
-    monkeypatch.setattr(schema_version, "not_ready_reason", partial(answered.wait, 60))
+    monkeypatch.setattr(health, "not_ready_reason", partial(answered.wait, 60))
 
     with served(site()) as web:
         answer = web.get("/readyz")
@@ -126,23 +126,23 @@ def test_a_database_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.django_db
 def test_migrated_tables_are_ready() -> None:
-    assert schema_version.not_ready_reason() is None
+    assert health.not_ready_reason() is None
 
 
 @pytest.mark.django_db
 def test_a_missing_migration_is_not_ready() -> None:
     MigrationRecorder.Migration.objects.filter(app="evidence").latest("id").delete()
 
-    assert schema_version.not_ready_reason() == "1 migrations are pending."
+    assert health.not_ready_reason() == "1 migrations are pending."
 
 
 def test_a_database_that_refuses_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(connection: object) -> None:
         raise OperationalError("db.internal:5432: no pg_hba.conf entry for her")
 
-    monkeypatch.setattr(schema_version, "MigrationExecutor", refuse)
+    monkeypatch.setattr(health, "MigrationExecutor", refuse)
 
-    assert schema_version.not_ready_reason() == "The database does not respond."
+    assert health.not_ready_reason() == "The database does not respond."
 
 
 def test_a_transport_that_cannot_start_keeps_the_server_from_starting() -> None:

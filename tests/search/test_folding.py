@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evidence.search.analysis.folding import Offsets, fold
+from evidence.search.analysis.segmentation import Offsets, fold
 
 
 def spans(original: str) -> list[tuple[int, int]]:

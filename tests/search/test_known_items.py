@@ -4,8 +4,8 @@
 import pytest
 
 from evidence.search.analysis.highlighter import best_passages
-from evidence.search.analysis.query_parser import parse
-from evidence.search.analysis.verifier import verify
+from evidence.search.analysis.matcher import verify
+from evidence.search.analysis.query import parse
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "pt", "ru")
 

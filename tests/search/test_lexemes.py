@@ -2,7 +2,7 @@
 
 import pytest
 
-from evidence.search.analysis.tsvector import IndexedField, impact_tier
+from evidence.search.analysis.tsquery import IndexedField, impact_tier
 from tests.search.texts import lexemes
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 from evidence.search.analysis.highlighter import find_occurrence
-from evidence.search.analysis.matcher import needs_verification
-from evidence.search.analysis.query_parser import parse
-from evidence.search.analysis.verifier import verify
+from evidence.search.analysis.matcher import needs_verification, verify
+from evidence.search.analysis.query import parse
 
 TEXT = "We signed the lease by e-mail on 2024-03-05. 東京出張の資料。 Häuser, l'hôtel de ville."
 

@@ -7,15 +7,14 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evidence.json_text import grapheme_ceil, grapheme_floor
+from evidence.page_cutter import grapheme_ceil, grapheme_floor
 from evidence.search.analysis.highlighter import (
     Passage,
     best_passages,
     excerpt_text,
     excerpt_with_marks,
 )
-from evidence.search.analysis.query_parser import parse
-from evidence.search.analysis.query_tree import QueryError
+from evidence.search.analysis.query import QueryError, parse
 from evidence.search.embedding import MAX_PASSAGE_CHARS, split_passages
 from tests.search.texts import LANGUAGES, MIXED
 

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evidence.search.analysis.query_parser import parse
+from evidence.search.analysis.query import And, Leaf, Node, Not, Or, Query, QueryError, parse
 from evidence.search.analysis.query_relaxation import match_any_word
-from evidence.search.analysis.query_tree import And, Leaf, Node, Not, Or, Query, QueryError
 from tests.search.texts import MIXED
 
 

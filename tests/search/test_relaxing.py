@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evidence.search.analysis.query_parser import parse
+from evidence.search.analysis.query import QueryError, parse
 from evidence.search.analysis.query_relaxation import match_any_word, without_stop_words
-from evidence.search.analysis.query_tree import QueryError
 from tests.search.texts import MIXED
 
 LANGUAGES = ("en", "de", "fr", "es", "zh", "ja")

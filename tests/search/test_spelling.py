@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evidence.search.analysis.query_tree import Leaf
+from evidence.search.analysis.query import Leaf
 from evidence.search.analysis.tokenizer import WorkLimit
 from evidence.search.suggestions import (
     bigrams,

@@ -4,13 +4,10 @@ import pytest
 from django.db import connection
 from hypothesis import HealthCheck, given, settings
 
-from evidence.search.analysis.matcher import needs_verification
-from evidence.search.analysis.query_parser import parse
+from evidence.search.analysis.matcher import needs_verification, verify
+from evidence.search.analysis.query import Query, QueryError, parse
 from evidence.search.analysis.query_relaxation import match_any_word
-from evidence.search.analysis.query_tree import Query, QueryError
-from evidence.search.analysis.tsquery import score_terms, to_tsquery
-from evidence.search.analysis.tsvector import IndexedField
-from evidence.search.analysis.verifier import verify
+from evidence.search.analysis.tsquery import IndexedField, score_terms, to_tsquery
 from tests.search.texts import LANGUAGES, MIXED, lexemes
 
 CODES = {"subject": "a", "body": "b"}

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
-from evidence.search.analysis import verifier
-from evidence.search.analysis.query_parser import parse
-from evidence.search.analysis.query_tree import QueryError
+from evidence.search.analysis import matcher
+from evidence.search.analysis.matcher import Verifier, verify
+from evidence.search.analysis.query import QueryError, parse
 from evidence.search.analysis.tokenizer import BLOCK_CHARS, WorkLimit
-from evidence.search.analysis.verifier import Verifier, verify
 
 PHRASE: Final = parse('"signed lease"')
 FIELDS: Final = ("subject", "body")
@@ -81,7 +80,7 @@ def test_order_of_the_languages_makes_no_difference(
 
 
 def test_forgotten_words_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifier, "_CACHED_LETTERS", 3)
+    monkeypatch.setattr(matcher, "_CACHED_LETTERS", 3)
     candidates = [
         {"body": text + " filler" * BLOCK_CHARS}
         for text in ("a signed lease", "signed here: a lease", "b signed lease", "lease signed c")

@@ -4,11 +4,10 @@ import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
-from evidence.search.analysis.query_parser import parse
-from evidence.search.analysis.query_tree import QueryError
+from evidence.search.analysis.matcher import verify
+from evidence.search.analysis.query import QueryError, parse
 from evidence.search.analysis.tokenizer import BLOCK_CHARS, index_text
 from evidence.search.analysis.tsquery import AllOf, AnyOf, Condition, required_pairs
-from evidence.search.analysis.verifier import verify
 from tests.search.test_verifier import LANGUAGES, queries, records
 from tests.search.texts import MIXED
 

@@ -4,8 +4,7 @@
 import pytest
 import regex
 
-from evidence.search.analysis.folding import fold
-from evidence.search.analysis.segmentation import is_cjk
+from evidence.search.analysis.segmentation import fold, is_cjk
 from evidence.search.analysis.tokenizer import tokenize
 
 

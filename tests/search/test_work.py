@@ -6,11 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from evidence.search.analysis.highlighter import best_passages, find_occurrence
-from evidence.search.analysis.query_parser import parse
-from evidence.search.analysis.query_tree import Query
+from evidence.search.analysis.matcher import verify
+from evidence.search.analysis.query import Query, parse
 from evidence.search.analysis.segmentation import TermFilter
 from evidence.search.analysis.tokenizer import UNITS_PER_TEXT, WorkLimit, find_tokens
-from evidence.search.analysis.verifier import verify
 from evidence.search.suggestions import similar_runs, words_with_prefix
 
 pytestmark = pytest.mark.slow

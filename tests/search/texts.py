@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from evidence.search.analysis.tsvector import LEXEME_END, IndexedField, encode_lexemes
+from evidence.search.analysis.tsquery import LEXEME_END, IndexedField, encode_lexemes
 
 LANGUAGES = ("en", "de")
 

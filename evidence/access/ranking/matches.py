@@ -1,32 +1,111 @@
-"""Return ranked matches over visible records, choosing the cheapest exact strategy.
+"""Count matches, return them ranked, and find which prefixes occur, over visible records.
 
 If few rows match, or if scores have too many tier combinations, every match is scored. Otherwise
 ``evidence.access.ranking.top_k`` finds the same hits without reading all matches. The strategy changes
 the cost of an answer, never its content.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Final, Protocol
+from functools import cached_property, lru_cache
+from itertools import chain, product
+from typing import Final, NamedTuple, Protocol
 
-from evidence.access.ranking.match_counts import count_matches
 from evidence.access.ranking.scores import (
     TIME_INDEXED_TEXT,
+    CompiledQuery,
+    StreamQuery,
     all_hits,
     best_first,
     count_and_first_hits,
     first_hits,
     hit_key,
     newest_first,
+    rows_of_connections,
+    select_matches,
 )
-from evidence.access.ranking.scores import CompiledQuery as CompiledQuery
 from evidence.access.ranking.scores import HitPosition as HitPosition
 from evidence.access.ranking.scores import SearchHitKey as SearchHitKey
-from evidence.access.ranking.scores import StreamQuery as StreamQuery
 from evidence.access.ranking.top_k import scan_newest, top_hits
 from evidence.access.records import RECORD_COLUMNS, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL, fetch_prepared, union_all, value_table
+
+MAX_SPLIT_TERMS: Final = 2
+"""Maximum number of words to look up tier by tier; more words have too many combinations."""
+SPLIT_TIERS: Final = 2
+"""Number of lowest tiers of two words to look up separately; most rows match them."""
+
+
+def count_matches(queries: Sequence[StreamQuery], *, max_count: int) -> int:
+    """Return the number of matches, beyond ``max_count`` some larger number. One query.
+
+    The limit is outside of the materialized matches, because it would make the planner scan the table.
+    """
+    if not queries:
+        return 0
+    every = (
+        select_matches(query, SQL("1"), [part.tsquery], but_not=part.but_not)
+        for query in _most_fields_first(queries)
+        for part in split_matches(query.terms)
+    )
+    rows = SQL("WITH m AS MATERIALIZED (") + union_all(every)
+    statement = rows + SQL(") SELECT count(*) FROM (SELECT 1 FROM m LIMIT %s) c", (max_count + 1,))
+    return int(fetch_prepared(statement)[0][0])
+
+
+def _most_fields_first(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
+    """Return the queries with the most searched fields first: they reach the bound soonest."""
+    return sorted(queries, key=lambda query: -len(query.terms.matching))
+
+
+class MatchPart(NamedTuple):
+    """Some of the matches of a query: those of ``tsquery`` but not of ``but_not``."""
+
+    tsquery: str
+    but_not: str | None = None
+
+
+def split_matches(terms: CompiledQuery) -> list[MatchPart]:
+    """Split the matches of a query into disjoint parts by the lowest tier of each word.
+
+    If the first parts reach the bound, PostgreSQL skips the others, and it looks a few lexemes up
+    much faster than all of them together.
+    """
+    words = [tiers[::-1] for tiers in terms.tiers]
+    if len(words) > MAX_SPLIT_TERMS or not _requires_each_word(terms):
+        return [MatchPart(terms.matching)]
+    if len(words) == 1:
+        return [MatchPart(_at(words[0], tier)) for tier in range(len(words[0]))]
+    low = [tiers[:SPLIT_TIERS] for tiers in words]
+    combinations = sorted(product(*(range(len(tiers)) for tiers in low)), key=sum)
+    low_tiers = " & ".join(f"({' | '.join(tiers)})" for tiers in low)
+    return [
+        *(_part(words, combination) for combination in combinations),
+        MatchPart(terms.matching, low_tiers),
+    ]
+
+
+def _at(tiers: Sequence[str], tier: int) -> str:
+    """Return a tsquery for a word at this tier and at none before."""
+    return f"{tiers[tier]} & !({' | '.join(tiers[:tier])})" if tier else tiers[tier]
+
+
+def _part(words: Sequence[Sequence[str]], combination: Sequence[int]) -> MatchPart:
+    lower = [text for tiers, tier in zip(words, combination, strict=True) for text in tiers[:tier]]
+    tsquery = " & ".join(tiers[tier] for tiers, tier in zip(words, combination, strict=True))
+    return MatchPart(tsquery, " | ".join(lower) or None)
+
+
+def _requires_each_word(terms: CompiledQuery) -> bool:
+    """Return whether a match only requires every word, at any tier."""
+    alternatives = terms.matching.strip("()").split(" & ")
+    words = [sorted(chain.from_iterable(map(_lexemes, tiers))) for tiers in terms.tiers]
+    return [sorted(_lexemes(alternative)) for alternative in alternatives] == words
+
+
+def _lexemes(alternatives: str) -> list[str]:
+    return alternatives.strip("()").split(" | ")
 
 
 class HitLocation(Protocol):
@@ -201,3 +280,96 @@ def mark_few_visible(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
         replace(query, has_few_rows=query.has_few_rows or number in few)
         for number, query in enumerate(queries)
     ]
+
+
+COMMON_STARTS: Final = """
+-- What the most common lexemes of all search texts begin with: owner's code, field code and tier.
+-- No parameters.
+SELECT DISTINCT substring(lexeme FROM '^[a-z0-9_]{3}[a-z]+[0-9]')
+FROM pg_stats, unnest(most_common_elems::text::text[]) AS e(lexeme)
+WHERE schemaname = current_schema AND tablename LIKE 'evidence_searchtext%' AND attname = 'terms'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CodedStream:
+    """One stream with the field code and tier that begin the lexemes of its granted fields."""
+
+    visible: VisibleRecords
+    starts: tuple[str, ...]
+
+    def matches(self, tsquery: SQL) -> list[SQL]:
+        """Return one subquery per connection for the rows that match."""
+        # A limit inside of the materialized matches would make the planner scan the table.
+        return [
+            SQL("(WITH m AS MATERIALIZED (SELECT")
+            + rows
+            + SQL(" AND r.terms @@ ")
+            + tsquery
+            + SQL(") SELECT 1 FROM m)")
+            for group in self.visible.groups
+            for rows in rows_of_connections(group, has_few_rows=False)
+        ]
+
+
+def occurring_prefixes(streams: Sequence[CodedStream], prefixes: Sequence[str]) -> Sequence[str]:
+    """Return the prefixes that any visible record has; all of them for a grant of few records.
+
+    One query, and one more for a grant that restricts times or records.
+    """
+    queries = [StreamQuery(stream.visible, CompiledQuery("", ())) for stream in streams]
+    # Few records are read one by one, since the inverted index would also read hidden ones.
+    if any(query.has_few_rows for query in mark_few_visible(queries)):
+        return prefixes
+    every = {start for stream in streams for start in stream.starts}
+    known = _known_starts(current_hour())
+    while True:
+        # A start that no record has is looked up once, and not with each prefix. A common start must
+        # not be looked up alone, because that would read most of the index.
+        found, others = _find(streams, prefixes, known or every)
+        if not others:
+            return [prefixes[at] for at in sorted(found)]
+        known |= others
+
+
+def _find(
+    streams: Sequence[CodedStream], prefixes: Sequence[str], starts: Collection[str]
+) -> tuple[set[int], set[str]]:
+    """Return the positions of the prefixes that occur after these starts, and all other starts
+    that occur. One query."""
+    known, parts = [], []
+    for stream in streams:
+        template = " | ".join(f"'{start}?':*" for start in stream.starts if start in starts)
+        if template:
+            known += stream.matches(SQL("replace(%s, '?', q.prefix)::tsquery", (template,)))
+        rest = [f"'{start}':*" for start in stream.starts if start not in starts]
+        if rest:
+            each = SQL("SELECT NULL::int, q.start FROM unnest(%s::text[]) AS q(start)", (rest,))
+            parts += [_any_of(each, [rows]) for rows in stream.matches(SQL("q.start::tsquery"))]
+    if known:
+        # One prefix after the other, because its first match ends the lookups.
+        each = SQL("SELECT (q.at - 1)::int, NULL FROM unnest(%s::text[])", (list(prefixes),))
+        each += SQL(" WITH ORDINALITY AS q(prefix, at)")
+        parts.append(_any_of(each, known))
+    found = fetch_prepared(union_all(parts)) if parts else ()
+    return (
+        {at for at, _ in found if at is not None},
+        {start.strip("':*") for _, start in found if start is not None},
+    )
+
+
+def _any_of(each: SQL, matches: Sequence[SQL]) -> SQL:
+    """Return the rows of ``each`` for which any of the subqueries has a row."""
+    lateral = SQL(" CROSS JOIN LATERAL (SELECT 1 FROM (") + union_all(matches)
+    return each + lateral + SQL(") m LIMIT 1) m")
+
+
+def current_hour() -> int:
+    """Return a number that changes each hour, after which the statistics are read again."""
+    return int(time.monotonic() // 3_600)
+
+
+@lru_cache(maxsize=1)
+def _known_starts(_hour: int) -> set[str]:
+    """Return the starts of the most common lexemes, for the caller to extend."""
+    return {start for (start,) in fetch_prepared(SQL(COMMON_STARTS))}

@@ -21,9 +21,8 @@ from evidence.declarations.declaration import NUMBER_AGGREGATIONS
 from evidence.declarations.roles import money_format
 from evidence.errors import InvalidRequest
 from evidence.item_lines import group_line
-from evidence.json_text import dumps, json_size, wire_size
 from evidence.ledger.entries import DisclosedItem
-from evidence.page_cutter import cut_group, group_keys
+from evidence.page_cutter import cut_group, dumps, group_keys, json_size, wire_size
 from evidence.parameters import Aggregate
 from evidence.read import aggregate, filters
 

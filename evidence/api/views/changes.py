@@ -12,8 +12,7 @@ from evidence.api.query_parameters import page_limit, parse_fields
 from evidence.errors import CursorExpired, InvalidExpand, InvalidRequest
 from evidence.parameters import ListRecords
 from evidence.read import changes, records
-from evidence.read.bookmarks import BEGINNING, FollowedStream
-from evidence.read.changes import ChangesPage
+from evidence.read.changes import BEGINNING, ChangesPage, FollowedStream
 
 INCOMPATIBLE_PARAMETERS = (
     "after",

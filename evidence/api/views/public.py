@@ -14,7 +14,7 @@ from evidence.errors import NotFound
 from evidence.events.messages import CONTENT_TYPE, PDPP_VERSION, SECRET_PREFIX, SPEC_VERSION
 from evidence.events.subscription_state import BUSY_STATUSES, GONE_STATUS
 from evidence.models.events import Event
-from evidence.read.bookmarks import BEGINNING
+from evidence.read.changes import BEGINNING
 
 RESOURCE_NAME = "PDPP personal records"
 PROVIDER_CONNECT_VERSION = "0.1.0"

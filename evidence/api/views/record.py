@@ -28,8 +28,8 @@ from evidence.errors import (
     InvalidWindow,
     NotFound,
 )
-from evidence.json_text import json_size
 from evidence.ledger.entries import DisclosedItem
+from evidence.page_cutter import json_size
 from evidence.parameters import DeleteRecords, GetRecord, ReadFieldWindow
 from evidence.read import blobs, field_windows, records
 from evidence.read.field_windows import ExpectedText, FieldWindow, QuoteCheck

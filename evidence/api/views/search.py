@@ -13,8 +13,8 @@ from evidence.api import envelopes, list_form, search_bodies
 from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import page_limit, unmatched_warnings
 from evidence.errors import InvalidRequest, SearchModeUnavailable
-from evidence.json_text import Size
 from evidence.ledger.entries import DisclosedItem
+from evidence.page_cutter import Size
 from evidence.parameters import Search, SearchInMode
 from evidence.read import filters
 from evidence.read.search import search

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 
-from evidence.json_text import grapheme_ceil, grapheme_floor
+from evidence.page_cutter import grapheme_ceil, grapheme_floor
 from evidence.search.analysis.matcher import PatternMatcher, TextMatch, find_matches, term_filter
-from evidence.search.analysis.query_tree import Leaf, Query, compile_leaf
+from evidence.search.analysis.query import Leaf, Query, compile_leaf
 from evidence.search.analysis.segmentation import is_cjk
 from evidence.search.analysis.tokenizer import WorkLimit, find_tokens
 

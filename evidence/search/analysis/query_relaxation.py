@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from evidence.search.analysis.folding import fold, strip_marks
-from evidence.search.analysis.query_tree import And, Leaf, Node, Not, Or, Query, compile_leaf
-from evidence.search.analysis.segmentation import CJK_RUN
+from evidence.search.analysis.query import And, Leaf, Node, Not, Or, Query, compile_leaf
+from evidence.search.analysis.segmentation import CJK_RUN, fold, strip_marks
 from evidence.search.analysis.terms import stop_word_lists
 
 _EDGES = "().,;:!?\u00bf\u00a1\"'[]\u2026\u00ab\u00bb\u201e\u201c\u201d\u2018\u2019"

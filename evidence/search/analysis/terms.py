@@ -20,8 +20,7 @@ from zlib import crc32
 
 import Stemmer
 
-from evidence.search.analysis.folding import fold, strip_marks
-from evidence.search.analysis.segmentation import Token, is_cjk
+from evidence.search.analysis.segmentation import Token, fold, is_cjk, strip_marks
 
 _ALGORITHMS = {
     "ar": "arabic",

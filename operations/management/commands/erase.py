@@ -11,7 +11,7 @@ from typing_extensions import override
 from evidence.erasure import erase_record, run_erasure, run_pending_erasures
 from evidence.errors import ApiException
 from evidence.management.owner_command import OwnerCommand
-from evidence.models.erasures import Erasure
+from evidence.models.connections import Erasure
 from evidence.models.owners import current_owner, is_last_administrator
 from evidence.write.connections import get_connection
 from evidence.write.erasure_orders import ErasureScope, create_erasure, list_receipts

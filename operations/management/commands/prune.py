@@ -10,12 +10,12 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
+from evidence.access.grant_lifecycle import delete_old_requests
 from evidence.access.owner_notices import delete_old_refused_calls
-from evidence.access.permission_requests import delete_old_requests
 from evidence.erasure import apply_retention
 from evidence.management.owner_command import EveryOwnerCommand
 from evidence.models.owners import acting_for
-from evidence.read.bookmarks import delete_unused_bookmarks
+from evidence.read.changes import delete_unused_bookmarks
 from evidence.write import app_data
 from evidence.write.retention import ORPHAN_AGE, prune_changes, prune_orphans
 

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from typing_extensions import override
 
-from operations.postgres import installation, server
+from operations.postgres import server
 
 
 class Command(BaseCommand):
@@ -39,8 +39,8 @@ class Command(BaseCommand):
 def _program() -> str:
     """Return the psql of the embedded PostgreSQL or of the system. Raises CommandError."""
     try:
-        bundled = installation.bundled_programs() / "psql"
-    except installation.EmbeddedPostgresError:
+        bundled = server.bundled_programs() / "psql"
+    except server.EmbeddedPostgresError:
         bundled = None
     if bundled is not None and bundled.exists():
         return str(bundled)

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from typing_extensions import override
 
-from operations.postgres.installation import EmbeddedPostgresError
+from operations.postgres.server import EmbeddedPostgresError
 from operations.postgres.upgrade import UpgradeResult, upgrade
 
 

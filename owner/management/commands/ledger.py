@@ -10,15 +10,17 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.ledger import anchors
+from evidence.ledger import verification
 from evidence.ledger.checkpoints import sign_entries, verifier_keys
 from evidence.ledger.disclosures import (
     DisclosureEntry,
+    ReadingFilter,
     disclosures_to_clients,
     disclosures_to_owner,
+    list_readings,
     read_disclosures,
+    sum_by_client,
 )
-from evidence.ledger.readings import ReadingFilter, list_readings, sum_by_client
 from evidence.ledger.verification import LedgerProblem, export_lines, verify
 from evidence.management.argument_types import count
 from evidence.management.owner_command import OwnerCommand
@@ -78,8 +80,8 @@ class Command(OwnerCommand):
         report = verify(owner_id)
         if options["against"] is not None:
             try:
-                anchors.compare(options["against"], owner_id, report)
-            except (anchors.AnchorError, OSError) as error:
+                verification.compare(options["against"], owner_id, report)
+            except (verification.AnchorError, OSError) as error:
                 raise CommandError(str(error)) from error
         for problem in [*report.problems, *report.warnings]:
             self.stderr.write(_problem_text(problem))
@@ -100,14 +102,14 @@ class Command(OwnerCommand):
     def _export(self, owner_id: str, options: Mapping[str, Any]) -> None:
         now, target = timezone.now(), options["to"]
         rows = () if options["heads"] else export_lines(owner_id)
-        lines = chain(rows, [anchors.heads_line(owner_id, now=now)])
+        lines = chain(rows, [verification.heads_line(owner_id, now=now)])
         if target is None:
             for line in lines:
                 self.stdout.write(orjson.dumps(line).decode())
             return
-        path = anchors.file_in(target, owner_id, now=now) if target.is_dir() else target
+        path = verification.file_in(target, owner_id, now=now) if target.is_dir() else target
         try:
-            anchors.write_lines(path, lines)
+            verification.write_lines(path, lines)
         except OSError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"Written: {path}")

@@ -7,7 +7,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.management.owner_command import add_owner_argument, named_owner
-from operations import schema_version
+from operations import health
 from owner.accounts import setup
 
 
@@ -25,6 +25,6 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, owner: str | None, **options: Any) -> None:
-        with schema_version.migrate_once():
+        with health.migrate_once():
             link = setup.create_link(named_owner(owner), now=timezone.now())
         self.stdout.write(setup.link_url(link))

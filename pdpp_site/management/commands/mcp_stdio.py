@@ -17,7 +17,7 @@ from cli.errors import CliError
 from mcp_adapter import stdio
 from mcp_adapter.inprocess import InProcessRest
 from mcp_adapter.rest import TokenRejected
-from pdpp_site import mcp_endpoints
+from pdpp_site import asgi_app
 
 
 class Command(BaseCommand):
@@ -34,8 +34,8 @@ class Command(BaseCommand):
         # Each call authenticates again, so that revoking the grant applies to the next call.
         stdio.serve(
             InProcessRest(),
-            lambda: mcp_endpoints.authenticate(bearer),
-            server_info=mcp_endpoints.server_info(),
+            lambda: asgi_app.authenticate(bearer),
+            server_info=asgi_app.server_info(),
         )
 
 
@@ -54,11 +54,11 @@ def require_valid_token(bearer: str) -> None:
     if not bearer:
         raise CommandError("Set PDPP_ACCESS_TOKEN.", returncode=errors.NOT_CONNECTED)
     try:
-        mcp_endpoints.authenticate(bearer)
+        asgi_app.authenticate(bearer)
     except TokenRejected as error:
         if error.error["code"] == "grant_paused":
             return
         raise CommandError(
-            f"PDPP_ACCESS_TOKEN does not work at {mcp_endpoints.RESOURCE}: {error.error['message']}",
+            f"PDPP_ACCESS_TOKEN does not work at {asgi_app.RESOURCE}: {error.error['message']}",
             returncode=errors.NOT_CONNECTED,
         ) from None

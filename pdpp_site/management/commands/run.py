@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from evidence.models.owners import Owner, acting_for, first_owner
 from evidence.search.embedding import configured_embedder
-from operations import background_jobs, demo_data, jobs, schema_version
+from operations import background_jobs, demo_data, health, jobs
 from operations.demo_data import DemoTokens
 from owner.accounts import setup
 from owner.setup_snippets import MCP, REST, token_snippets
@@ -138,7 +138,7 @@ def _database_watchdog() -> contextlib.AbstractContextManager[None]:
 
 
 def _prepare() -> None:
-    with schema_version.migrate_once():
+    with health.migrate_once():
         if settings.EMBEDDED and settings.PDPP_DEMO and not demo_data.is_demo_loaded():
             call_command("seed", owner=first_owner(timezone.now()).owner_id)
     jobs.register(job.name for job in background.registry())

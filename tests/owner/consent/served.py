@@ -9,7 +9,7 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, connections
 from pytest_django import Settings
 
-from pdpp_site import mcp_endpoints
+from pdpp_site import asgi_app
 from pdpp_site.asgi_app import AsgiApp
 from pdpp_site.wsgi import application
 from tests.owner.consent.client import pressed, the_form
@@ -32,7 +32,7 @@ def site(settings: Settings) -> Iterator[str]:
     settings.CONN_MAX_AGE = 0
     for moment in (request_started, request_finished):
         moment.connect(close_old_connections)
-    with served(AsgiApp(application=application, endpoint=mcp_endpoints.endpoint()), port=port):
+    with served(AsgiApp(application=application, endpoint=asgi_app.endpoint()), port=port):
         yield settings.PDPP_PUBLIC_URL
     connections.close_all()
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from evidence import limits
 from evidence.models.grants import AccessToken, Package
 from owner.oauth.models import AuthorizationCode
-from pdpp_site import mcp_endpoints
+from pdpp_site import asgi_app
 from tests.mcp_adapter.real import post
 from tests.owner.consent.client import CALLBACK, CHALLENGE, MCP, ORIGIN, Asking, answered, told
 from tests.world import World
@@ -74,7 +74,7 @@ def test_events_token_works_for_events_only(world: World, asking: Asking) -> Non
     events = f"{ORIGIN}/mcp/events"
     bearer = asking.exchange(asking.code(resource=events), resource=events).json()["access_token"]
 
-    assert mcp_endpoints.authenticate(bearer, resource="/mcp/events").package_id is not None
+    assert asgi_app.authenticate(bearer, resource="/mcp/events").package_id is not None
     assert world.get("/v1/schema", who=bearer).status == 401
     assert post(bearer).status_code == 401
 

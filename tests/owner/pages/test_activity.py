@@ -17,11 +17,14 @@ from django.utils import timezone
 from time_machine import Traveller
 
 from evidence.access.quotas import set_quotas
-from evidence.ledger import readings
+from evidence.ledger import disclosures
 from evidence.ledger.checkpoints import sign_entries
-from evidence.ledger.disclosures import disclosures_of_record, read_disclosures
-from evidence.ledger.proof import verify_daily
-from evidence.ledger.readings import recount_shown_records
+from evidence.ledger.disclosures import (
+    disclosures_of_record,
+    read_disclosures,
+    recount_shown_records,
+)
+from evidence.ledger.verification import verify_daily
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.owners import Owner
@@ -394,7 +397,7 @@ def test_the_matrix_shows_the_share_of_each_source(
     assert first == "Mail 25 % 2 of 8"
 
     sign_entries(world.owner_id, now=NOW)
-    monkeypatch.setattr(readings, "SMALL_LEDGER", 0)
+    monkeypatch.setattr(disclosures, "SMALL_LEDGER", 0)
     assert share() == []  # a large ledger is counted in the background
     assert [*recount_shown_records(world.owner_id, now=NOW)] == [world.packages["dora"].client_id]
     assert share() == [first]

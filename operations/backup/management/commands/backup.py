@@ -13,7 +13,7 @@ from typing_extensions import override
 from evidence.management.owner_command import named_owner
 from evidence.models.owners import across_owners, acting_for, first_owner
 from importers.sources.account_store import count_credentials
-from operations import schema_version
+from operations import health
 from operations.backup import schedule
 from operations.backup.archive import BackupSummary, back_up, run_to_end
 from operations.backup.keys import BackupError, fingerprint, read_key_file
@@ -67,7 +67,7 @@ class Command(BaseCommand):
                 file,
                 [recipient],
                 owner_id=owner_id,
-                migrations=schema_version.applied_migrations(),
+                migrations=health.applied_migrations(),
                 now=timezone.now(),
                 on_table=self._show,
             )

@@ -16,7 +16,7 @@ from django.utils import timezone
 from pyrage.x25519 import Identity
 from typing_extensions import override
 
-from operations import key_file, schema_version
+from operations import health, key_file
 from operations.backup.archive import (
     BackupReader,
     installation_keys,
@@ -89,7 +89,7 @@ class Command(BaseCommand):
 
     def _restore(self, backup: BackupReader, options: dict[str, Any]) -> RestoreSummary:
         """Create the backup's tables, restore its rows, then migrate to this version."""
-        known, applied = schema_version.known_migrations(), schema_version.applied_migrations()
+        known, applied = health.known_migrations(), health.applied_migrations()
         manifest = backup.manifest
         require_restorable(manifest, known=known, applied=applied)
         if not options["without_the_key"]:
@@ -99,12 +99,12 @@ class Command(BaseCommand):
                 raise MigrationsDifferError
             if applied:  # a killed restore or an older version created tables
                 require_empty()
-            schema_version.migrate_to(manifest.migrations)
+            health.migrate_to(manifest.migrations)
         self._use_keys(manifest.keys)
         summary = restore(
             backup, now=timezone.now(), replace=options["replace"], on_table=self._show
         )
-        schema_version.migrate_to_latest()
+        health.migrate_to_latest()
         return summary
 
     def _use_keys(self, keys: dict[str, Any] | None) -> None:
