@@ -7,6 +7,7 @@ import pytest
 from django.db import InterfaceError, OperationalError, connection
 
 from evidence.access.scope import TokenKind
+from evidence.access.tokens import create_collector
 from evidence.api.base_views import GrantedView, UnrecordedAnswerError
 from evidence.ledger.disclosures import (
     DisclosureEntry,
@@ -16,6 +17,8 @@ from evidence.ledger.disclosures import (
     named_records,
     read_disclosures,
 )
+from evidence.models.grants import Collector
+from evidence.models.ledger import Disclosure
 from evidence.write.blobs import put_blob
 from evidence.write.record_erasure import delete_record
 from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World
@@ -225,8 +228,20 @@ def test_what_cannot_be_written_down_is_not_answered() -> None:
 
 
 def test_kinds_of_tokens_are_all_covered() -> None:
-    """A new kind needs a chain of its own, or a grant."""
-    assert {kind.value for kind in TokenKind} == {"owner", "client", "mcp_package"}
+    """A new kind needs a chain of its own, or a grant, or shows no record."""
+    assert {kind.value for kind in TokenKind} == {"owner", "client", "mcp_package", "collector"}
+
+
+def test_a_collector_that_reads_its_state_is_in_the_owners_chain_without_a_record(
+    world: World,
+) -> None:
+    world.tokens["collector"] = create_collector("Mail", [WORK], now=NOW)
+
+    assert world.get("/v1/state/mail", "collector").status == 200
+
+    [row] = Disclosure.unscoped.all()
+    assert row.token_id == Collector.unscoped.get().pk
+    assert (row.record_count, row.covered, row.client_id) == (0, "[]", "")
 
 
 @pytest.mark.parametrize(
