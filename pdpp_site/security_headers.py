@@ -75,19 +75,33 @@ CORS_HEADERS = {
 }
 
 
+REGISTERING_PATHS = frozenset(
+    {"/oauth/register", "/register", "/oauth/device_authorization", "/oauth/par", "/agent-connect"}
+)
+"""Where anybody may register an app or ask for access. A form of any page can reach them."""
+
+
 def allow_browser_apps(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[..., object]:
     """Add the CORS headers at CORS_PATHS, if the server has a public https address.
 
-    On loopback and private addresses no other origin may read anything: any page that the owner
-    visits could reach the server there. No response allows credentials, so that only a bearer token
+    On loopback and private addresses no other origin may read anything, nor register apps until
+    the limit keeps out others: any page that the owner visits could reach the server there. No response allows credentials, so that only a bearer token
     counts. `mcp_adapter.streamable_http` allows the origins of PDPP_BROWSER_ORIGINS at /mcp.
     """
 
     def add_headers(request: HttpRequest) -> HttpResponseBase:
+        if request.path not in CORS_PATHS | REGISTERING_PATHS:
+            return get_response(request)
         url: str = settings.PDPP_PUBLIC_URL
-        if request.path not in CORS_PATHS or not url.startswith("https://") or is_private(url):
+        if not url.startswith("https://") or is_private(url):
+            origin = request.headers.get("Origin")
+            is_foreign = origin is not None and origin not in settings.CSRF_TRUSTED_ORIGINS
+            if is_foreign and request.method == "POST" and request.path in REGISTERING_PATHS:
+                return HttpResponse(status=403)
+            return get_response(request)
+        if request.path not in CORS_PATHS:
             return get_response(request)
         is_preflight = request.method == "OPTIONS"
         response = HttpResponse(status=204) if is_preflight else get_response(request)

@@ -204,6 +204,27 @@ def test_no_page_of_another_origin_signs_in_at_a_private_server(
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    "path",
+    ["/oauth/register", "/register", "/oauth/device_authorization", "/oauth/par", "/agent-connect"],
+)
+def test_no_page_of_another_origin_registers_apps_at_a_private_server(
+    settings: Settings, path: str
+) -> None:
+    settings.PDPP_PUBLIC_URL = "http://127.0.0.1:8000"
+    settings.CSRF_TRUSTED_ORIGINS = ["http://127.0.0.1:8000"]
+
+    for origin in ("https://evil.example", "null"):
+        answer = HttpClient().post(path, "{}", "text/plain", headers={"origin": origin})
+        assert answer.status_code == 403
+    for headers in ({}, {"origin": "http://127.0.0.1:8000"}):
+        assert HttpClient().post(path, "{}", "text/plain", headers=headers).status_code != 403
+    settings.PDPP_PUBLIC_URL = "https://records.example"
+    other = HttpClient().post(path, "{}", "text/plain", headers={"origin": "https://app.example"})
+    assert other.status_code != 403, "apps in a browser sign in at a public server"
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("path", ["/oauth/authorize", "/login", "/v1/schema", "/introspect", "/"])
 def test_other_addresses_are_closed_to_pages_of_other_origins(
     documents: HttpClient, path: str
