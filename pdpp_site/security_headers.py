@@ -87,8 +87,8 @@ def allow_browser_apps(
     """Add the CORS headers at CORS_PATHS, if the server has a public https address.
 
     On loopback and private addresses no other origin may read anything, nor register apps until
-    the limit keeps out others: any page that the owner visits could reach the server there. No response allows credentials, so that only a bearer token
-    counts. `mcp_adapter.streamable_http` allows the origins of PDPP_BROWSER_ORIGINS at /mcp.
+    the limit keeps out others: any page that the owner visits could reach the server there. No
+    response allows credentials, so that only a bearer token counts. `mcp_adapter.streamable_http` allows the origins of PDPP_BROWSER_ORIGINS at /mcp.
     """
 
     def add_headers(request: HttpRequest) -> HttpResponseBase:
