@@ -467,33 +467,39 @@ def today_and_earlier(gate: Gate, streams: Sequence[VisibleRecords]) -> Today:
             if roles.layout == Layout.MEASURES:
                 for facts in visible.connections:
                     card.facts += day_sums(visible.for_connection(facts.connection_id), roles, day)
-                    summed.append(DisclosedItem(
-                        facts.connection_id, visible.stream.name, None,
-                        frozenset(filter(None, (roles.measure, roles.unit, roles.title))),
-                    ))  # fmt: skip
+                summed += _summed(visible, roles.measure, roles.unit, roles.title)
                 continue
             found, has_more = one_day(day).first_records(
                 visible, limit=READ_OF_TODAY, descending=roles.layout != Layout.CALENDAR
             )
             card.has_more |= has_more
-            card.records += [
-                each for each in found if roles.layout == Layout.BOOKINGS or not each.is_by_owner
-            ]
+            is_correspondence = roles.layout in (Layout.MAILBOX, Layout.CONVERSATION)
+            card.records += [each for each in found if not (is_correspondence and each.is_by_owner)]
             if roles.layout == Layout.BOOKINGS and found and not has_more:
                 card.facts += _spent(visible, roles, found, day)
+                summed += _summed(visible, roles.amount, roles.currency)
+        for layout, card in cards.items():
+            card.records.sort(key=lambda each: each.clock, reverse=layout != Layout.CALENDAR)
+        filled = [each for each in cards.values() if each.records or each.facts]
         shown = Today(
             day=day,
-            cards=[each for each in cards.values() if each.records or each.facts],
-            latest=None if current and any(each.records for each in cards.values())
-            else nearest_day(timed, day, numbers_of, later=False),
+            cards=filled,
+            latest=None if filled else nearest_day(timed, day, numbers_of, later=False),
             earlier=earlier_years(
                 timed, day, numbers_of, most=SHOWN_YEARS, without=Layout.BOOKINGS
             ),
-        )  # fmt: skip
+        )
         if items := [*listed_items(shown.records), *summed]:
             record_owner_read(gate.scope, items, route="home")
     link_people(shown.records)
     return shown
+
+
+def _summed(visible: VisibleRecords, *fields: str | None) -> Iterator[DisclosedItem]:
+    """Yield the fields of a stream that the page sums up, for the ledger."""
+    for facts in visible.connections:
+        names = frozenset(filter(None, fields))
+        yield DisclosedItem(facts.connection_id, visible.stream.name, None, names)
 
 
 def _spent(

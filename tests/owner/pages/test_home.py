@@ -159,6 +159,7 @@ def test_home_shows_today_and_this_day_in_earlier_years(
     past = today.replace(year=today.year - 4)
     world.put(
         (PERSONAL, "messages", {"id": "t1", "received_at": f"{today}T00:00:00Z", "subject": "Now"}),
+        (WORK, "messages", {"id": "t1", "received_at": f"{today}T00:01:00Z", "subject": "Later"}),
         (PERSONAL, "messages", {"id": "t4", "received_at": f"{past}T10:00:00Z", "subject": "Then"}),
         (BANK, "transactions", {"id": "t1", "date": str(today), "amount": -512, "currency": "EUR"}),
     )
@@ -167,7 +168,7 @@ def test_home_shows_today_and_this_day_in_earlier_years(
     with django_assert_max_num_queries(50):
         page = home.open("/")
 
-    assert "Today New mail 00:00 Now Money Spent 5.12 EUR" in page.text
+    assert "Today New mail 00:01 Later 00:00 Now Money Spent 5.12 EUR" in page.text
     assert f"On this day {past.year} · Then" in page.text
     assert {
         each.route for each in read_disclosures(disclosures_of_record(PERSONAL, "messages", "t4"))
