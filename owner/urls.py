@@ -54,9 +54,11 @@ from owner.records.browse_page import record_list
 from owner.records.day_page import day_page, today_page
 from owner.records.erasure_pages import ask, receipts_page, watch
 from owner.records.people_pages import merge_people, people_page, person_page, separate_identity
-from owner.records.record_files import record_file, record_html
+from owner.records.record_files import export_records, record_file, record_html
 from owner.records.record_page import record_page, who_can_see
 from owner.records.search_page import search_page
+
+to_password = owner_required(RedirectView.as_view(pattern_name="password"))
 
 urlpatterns = [
     path(".well-known/oauth-authorization-server", authorization_server),
@@ -66,7 +68,8 @@ urlpatterns = [
     path("password", change_password, name="password"),
     # The links of Django's admin lead to the same pages.
     path("admin/logout/", sign_out),
-    path("admin/password_change/", owner_required(RedirectView.as_view(pattern_name="password"))),
+    path("admin/password_change/", to_password),
+    path("admin/password_change/done/", to_password),
     path("login/second", second_factor_check, name="second-factor"),
     path("login/confirm", confirm, name="confirm"),
     path("second-factor", second_factor_page, name="second-factor-settings"),
@@ -134,6 +137,7 @@ urlpatterns = [
     path("erase", ask, name="erase"),
     path("erasures", receipts_page, name="erasures"),
     path("erasures/<str:erasure_id>", watch, name="erasure"),
+    path("export/<str:connection_id>/<str:stream>", export_records, name="record-export"),
     path("html/<str:connection_id>/<str:stream>", record_html, name="record-html"),
     path("files/<str:connection_id>/<path:blob_id>", record_file, name="record-file"),
     path("ask/<str:token>", permission_page, name="permission-request"),

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evidence.access.crypto import decode_cursor, encode_cursor
@@ -280,6 +281,7 @@ def record_list(request: HttpRequest, connection_id: str, stream: str) -> HttpRe
         "title": stream_label(visible.stream),
         "connection": visible.connections[0],
         "tabs": _tabs(gate, visible),
+        "export_url": reverse("record-export", args=[connection_id, stream]),
         "search_within": [("connection", connection_id), ("kind", kind_key(visible))],
         **content.context,
     }

@@ -1,4 +1,4 @@
-"""Files of a record as responses: its HTML, and pictures, PDF files and downloads.
+"""Files of records as responses: HTML, pictures, PDF files and downloads, and records as JSON lines.
 
 HTML, such as a mail, is shown in a frame that runs and loads nothing. The frame is a document of its
 own: its policy allows the styles that mails are made of, which the policy of the page does not.
@@ -8,12 +8,14 @@ import base64
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 
+import orjson
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.http import content_disposition_header
@@ -182,3 +184,49 @@ def record_file(request: HttpRequest, connection_id: str, blob_id: str) -> HttpR
     name = record_title(blob.visible, record)
     response["Content-Disposition"] = content_disposition_header(is_attachment, name) or "inline"
     return response
+
+
+EXPORT_BATCH = 500
+
+
+@require_safe
+@owner_required
+def export_records(request: HttpRequest, connection_id: str, stream: str) -> HttpResponseBase:
+    """Stream all records of a stream as JSON lines, or the one with the key in ``key``."""
+    gate = Gate(owner_scope(current_owner()))
+    try:
+        visible = gate.stream(stream, connection_id=connection_id)
+    except ApiException as refusal:
+        raise Http404 from refusal
+    lines = _exported_lines(gate, visible, request.GET.get("key"))
+    response = StreamingHttpResponse(lines, content_type="application/x-ndjson")
+    name = content_disposition_header(as_attachment=True, filename=f"{stream}.jsonl")
+    response["Content-Disposition"] = name or "attachment"
+    return response
+
+
+def _exported_lines(gate: Gate, visible: VisibleRecords, key: str | None) -> Iterator[bytes]:
+    """Yield the records in the order of the stream, after their entry in the ledger."""
+    after = None
+    while True:
+        with transaction.atomic():
+            found = (
+                visible.page(limit=EXPORT_BATCH, descending=False, after=after)
+                if key is None
+                else visible.get(key)
+            )
+            items = [
+                DisclosedItem(
+                    each.connection.connection_id, visible.stream.name, each.record_key,
+                    frozenset(each.data),
+                )
+                for each in found
+            ]  # fmt: skip
+            if items:
+                record_owner_read(gate.scope, items, route="export")
+        for each in found:
+            content = {"key": each.record_key, "emitted_at": each.emitted_at, "data": each.data}
+            yield orjson.dumps(content) + b"\n"
+        if key is not None or len(found) < EXPORT_BATCH:
+            return
+        after = found[-1].position

@@ -327,6 +327,11 @@ def _links(place: Place) -> dict[str, str]:
     return {
         "who_url": f"{reverse('who-can-see')}?{query}",
         "seen_url": f"{reverse('activity')}?{query}",
+        "export_url": reverse(
+            "record-export",
+            args=[place.connection_id, place.stream],
+            query={"key": place.key},
+        ),
         "erase_url": erasure_pages.url(
             ErasureScope.RECORD,
             connection_id=place.connection_id,

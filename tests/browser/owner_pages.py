@@ -114,6 +114,7 @@ NO_PAGES = {
     "activity/export.<str:name>",
     "files/<str:connection_id>/<path:blob_id>",
     "html/<str:connection_id>/<str:stream>",  # the frame of a mail
+    "export/<str:connection_id>/<str:stream>",
     "admin/",
     "admin/<app_label>/",
     "admin/<url>",

@@ -145,7 +145,7 @@ def values(household: Household, tmp_path: Path, settings: Any) -> dict[str, str
 
 OTHER_ADDRESSES = (
     "/activity/export.json", "/owners/{owner}/remove",
-    "/html/{personal}/messages?key=m1", "/files/{personal}/blb_1", "/ask/{ask}", "/set-up/x/",
+    "/export/{personal}/messages", "/html/{personal}/messages?key=m1", "/files/{personal}/blb_1", "/ask/{ask}", "/set-up/x/",
 )  # fmt: skip
 
 

@@ -74,8 +74,7 @@ def test_what_a_token_is_for_can_be_read_without_one(client: Client, path: str) 
     assert answer.json()["resource"] == f"http://127.0.0.1:8000{path}"
 
 
-@pytest.mark.django_db
-def test_the_style_of_the_pages_is_served_without_collecting_it(client: Client) -> None:
+def test_the_style_of_the_pages_is_served_without_collecting_it(client: Client, db: None) -> None:
     answer = client.get("/static/pdpp_site/page.css")
 
     assert answer.status_code == 200

@@ -1,13 +1,15 @@
 """Attachments, pictures and documents: shown where they are safe, and otherwise downloads."""
 
+import json
 from typing import Any
 
 import pytest
 
+from evidence.ledger.disclosures import disclosures_of_record, read_disclosures
 from evidence.write.blobs import put_blob
 from owner.text import file_type_text
 from tests.owner.pages.browser import Browser
-from tests.world import NOW, World
+from tests.world import NOW, PERSONAL, World
 
 POST: dict[str, Any] = {
     "protocol_version": "0.1.0",
@@ -120,3 +122,18 @@ def test_nobody_else_opens_a_file(post: str) -> None:
 
     assert answer.status_code == 302
     assert answer.headers["Location"].startswith("/login?next=")
+
+
+def test_records_are_exported_as_json_lines_and_recorded(world: World, alice: Browser) -> None:
+    def exported(address: str) -> list[str]:
+        answer = alice.http.get(address)
+        assert answer["Content-Disposition"] == 'attachment; filename="messages.jsonl"'
+        lines = b"".join(answer.streaming_content).splitlines()
+        return [json.loads(line)["data"]["id"] for line in lines]
+
+    page = alice.open(f"/records/{PERSONAL}/messages/")
+    assert exported(page.link("Export all as JSON lines"))[:2] == ["m0", "m1"]
+    one = alice.open(f"/records/{PERSONAL}/messages/m1").link("Export as JSON")
+    assert exported(one) == ["m1"]
+    [latest, *_] = read_disclosures(disclosures_of_record(PERSONAL, "messages", "m1"))
+    assert latest.route == "admin export"
