@@ -22,13 +22,6 @@ from evidence.models.connections import Erasure
 from evidence.models.digests import key_digest
 from evidence.models.owners import current_owner, let_go
 from evidence.write import app_data
-from evidence.write.connection_erasure import (
-    delete_connection,
-    delete_owner_data,
-    delete_some_rows,
-    owner_account_id,
-    revoke_connections,
-)
 from evidence.write.erasure_orders import (
     ErasureScope,
     add_counts,
@@ -42,7 +35,15 @@ from evidence.write.erasure_orders import (
     get_receipt,
     unfinished_erasures,
 )
-from evidence.write.record_erasure import ErasureCounts, erase_records
+from evidence.write.record_erasure import (
+    ErasureCounts,
+    delete_connection,
+    delete_owner_data,
+    delete_some_rows,
+    erase_records,
+    owner_account_id,
+    revoke_connections,
+)
 from evidence.write.retention import overdue_streams
 
 logger = logging.getLogger(__name__)

@@ -39,8 +39,7 @@ from evidence.write.retention import (
     prune_changes,
     prune_orphans,
 )
-from evidence.write.vector_backfill import embed_missing
-from evidence.write.vector_table import prepare_table
+from evidence.write.vectors import embed_missing, prepare_table
 from operations.notifications.store import delete_old_notifications
 from operations.postgres import server
 from operations.postgres.server import EmbeddedPostgresError

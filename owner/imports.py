@@ -20,7 +20,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.access.grant_text import humanize
-from evidence.declarations.parser import parse_declaration
+from evidence.declarations.declaration import parse_declaration
 from evidence.errors import InvalidRequest
 from evidence.models.owners import current_owner
 from importers.core import sandbox

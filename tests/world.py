@@ -24,8 +24,7 @@ from evidence.write.connections import create_connection
 from evidence.write.declaration_store import declare
 from evidence.write.ingest import IngestResult, ingest_lines
 from evidence.write.ndjson import NdjsonLine
-from evidence.write.vector_backfill import embed_missing
-from evidence.write.vector_table import prepare_table
+from evidence.write.vectors import embed_missing, prepare_table
 from tests.owners import OWNER_ID
 
 HANDLER = ClientHandler(enforce_csrf_checks=False)

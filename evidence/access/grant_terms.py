@@ -12,8 +12,7 @@ from typing import Any
 import orjson
 
 from evidence.access.scope import Allowed, Everything, FrozenRelation, Only, StreamTerms, TimeRange
-from evidence.declarations.declaration import StreamDeclaration
-from evidence.declarations.schema_types import is_comparable
+from evidence.declarations.declaration import StreamDeclaration, is_comparable
 from evidence.errors import InvalidRequest, StreamNotDeclared, UnknownField
 
 

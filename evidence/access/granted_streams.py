@@ -16,8 +16,7 @@ import orjson
 from evidence.access.grant_text import fields_clause, filters_clause
 from evidence.access.scope import ConnectionFacts, Only, SourceFacts, StreamTerms
 from evidence.access.sql import SQL, join_sql
-from evidence.declarations.declaration import Field, StreamDeclaration
-from evidence.declarations.schema_types import array_item
+from evidence.declarations.declaration import Field, StreamDeclaration, array_item
 from evidence.declarations.storage_layout import SLOTS, StreamLayout
 from evidence.declarations.values import FilterValue, FilterValueError, parse_filter_value
 from evidence.errors import FieldNotGranted, InvalidRequest, MissingAccess, UnknownField

@@ -1,12 +1,21 @@
-"""Represent a source declaration as frozen dataclasses: source, streams, fields, relations, views.
+"""Represent a source declaration as frozen dataclasses, and parse a valid document into them.
 
-`parser` builds them from a valid document. Treat them as constants: threads share them.
+Treat them as constants: threads share them. Call `validation.find_errors` first: parsing does not validate.
+It reads two shapes: the normative SourceDeclaration (contract 5.1), and the connector manifest of the
+reference, which has other member names.
+
+The type of a property can be in `type`, a union, `anyOf` with "null", `const`, `enum`, or a `$ref` into
+`$defs` of the same schema. Any other property has no known type, and is "mixed".
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from evidence import limits
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 FieldKind = Literal["number", "time", "date", "boolean", "string", "array", "object", "mixed"]
@@ -237,3 +246,280 @@ class SourceDeclaration:
     display_name: str
     publisher: str | None
     streams: Mapping[str, StreamDeclaration]
+
+
+MAX_REFERENCES = 16
+MAX_NODES = 256
+"""Nodes read for the type of one property, because nested alternatives multiply."""
+
+
+class PropertyType(NamedTuple):
+    """Types of JSON Schema, with "null", in order of first occurrence."""
+
+    types: tuple[str, ...]
+    format: str | None
+
+
+UNKNOWN = PropertyType((), None)
+
+
+def property_type(node: object, *, root: object) -> PropertyType:
+    """Return the types and the format of a property; `root` is the schema of its stream."""
+    return _property_type(node, root, iter(range(MAX_NODES)))
+
+
+def annotation(node: object, name: str, *, root: object) -> str | None:
+    """Return an annotation such as `x_pdpp_role` of the property or of its `$ref` target."""
+    for _ in range(MAX_REFERENCES):
+        if not isinstance(node, Mapping):
+            return None
+        value = node.get(name)
+        if isinstance(value, str):
+            return value
+        node = resolve_pointer(node.get("$ref"), root=root)
+    return None
+
+
+def resolve_pointer(reference: object, *, root: object) -> object:
+    """Return the target of a local JSON pointer such as `#/$defs/amount`, or None.
+
+    Anchors are not followed.
+    """
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        return None
+    node = root
+    for part in unquote(reference).split("/")[1:]:
+        node = _child(node, part.replace("~1", "/").replace("~0", "~"))
+    return node
+
+
+def _child(node: object, name: str) -> object:
+    if isinstance(node, Mapping):
+        return node.get(name)
+    if isinstance(node, list) and name.isdecimal() and int(name) < len(node):
+        return node[int(name)]
+    return None
+
+
+def _property_type(node: object, root: object, budget: Iterator[int]) -> PropertyType:
+    if not isinstance(node, Mapping) or next(budget, None) is None:
+        return UNKNOWN
+    declared = _declared_type(node)
+    if declared.types:
+        return declared
+    for alternatives in (node.get("anyOf"), node.get("oneOf")):
+        if isinstance(alternatives, list) and alternatives:
+            return _union(_property_type(part, root, budget) for part in alternatives)
+    if "$ref" in node:
+        return _property_type(resolve_pointer(node["$ref"], root=root), root, budget)
+    return UNKNOWN
+
+
+def _declared_type(node: Mapping[str, object]) -> PropertyType:
+    text_format = node.get("format")
+    names = (name for name in _type_names(node) if isinstance(name, str))
+    return PropertyType(
+        tuple(dict.fromkeys(names)), text_format if isinstance(text_format, str) else None
+    )
+
+
+def _type_names(node: Mapping[str, object]) -> Iterable[object]:
+    match node:
+        case {"type": str() as name}:
+            return (name,)
+        case {"type": list() as names}:
+            return names
+        case {"enum": list() as values}:
+            return map(_type_of, values)
+        case {"const": value}:
+            return (_type_of(value),)
+        case _:
+            return ()
+
+
+def _union(alternatives: Iterator[PropertyType]) -> PropertyType:
+    property_types = []
+    for alternative in alternatives:
+        if not alternative.types:
+            return UNKNOWN
+        property_types.append(alternative)
+    types = tuple(dict.fromkeys(name for part in property_types for name in part.types))
+    formats = {part.format for part in property_types if part.types != ("null",)}
+    return PropertyType(types, formats.pop() if len(formats) == 1 else None)
+
+
+def _type_of(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def array_item(stream: StreamDeclaration, field: Field) -> Field | None:
+    """Return the items of an array as a field of their own, or None if their type is unknown."""
+    types, text_format = property_type(field.schema.get("items"), root=stream.schema)
+    known = tuple(each for each in types if each != "null")
+    return replace(field, types=known, format=text_format) if known else None
+
+
+def is_comparable(stream: StreamDeclaration, field: Field) -> bool:
+    """Return whether filters can compare a field: any but objects, and arrays of anything else."""
+    if field.kind == "array":
+        item = array_item(stream, field)
+        return item is not None and item.kind in ("string", "number", "boolean")
+    return field.kind != "object"
+
+
+# Values are Any, because the document has been validated.
+Node = Mapping[str, Any]
+
+_ABSOLUTE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/{0,2}[!-.0-~][!-~]*")
+
+
+def is_wrapper(document: Mapping[str, object]) -> bool:
+    """Return whether the document has the normative shape; a manifest has no `source`."""
+    return "source" in document
+
+
+def parse_declaration(document: Node) -> SourceDeclaration:
+    """Return the declaration of a valid document of either shape."""
+    wrapper = is_wrapper(document)
+    return SourceDeclaration(
+        source_kind=document["source"]["kind"] if wrapper else "connector",
+        source_id=source_id(document),
+        connector_key=connector_key(document),
+        version=document["declaration_version" if wrapper else "version"],
+        display_name=_display_name(document),
+        publisher=document.get("publisher", {}).get("id"),
+        streams={node["name"]: _stream(node) for node in document["streams"]},
+    )
+
+
+def source_id(document: Node) -> str:
+    """Return the absolute URI of the source.
+
+    In a manifest this is its id or its own URI; without either, a URN is made from the key.
+    """
+    if is_wrapper(document):
+        return str(document["source"]["id"])
+    candidates = (document.get("connector_id"), document.get("manifest_uri"))
+    uri = next((text for text in candidates if is_absolute_uri(text)), None)
+    return uri or f"urn:pdpp:connector:{connector_key(document)}"
+
+
+def connector_key(document: Node) -> str:
+    """Return the short name of the source; by default the last segment of its id."""
+    key = document.get("connector_key")
+    if key is not None:
+        return str(key)
+    identity = document["source"]["id"] if is_wrapper(document) else document["connector_id"]
+    return last_segment(str(identity))
+
+
+def last_segment(uri: str) -> str:
+    """Return the last segment of the path of a URI, or its host without a path.
+
+    This is `mailbox` for `https://registry.example/connectors/mailbox` and `urn:example:mailbox`.
+    """
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return ""
+    path = parts.path.rstrip("/")
+    return path.replace(":", "/").rpartition("/")[2] if path else parts.netloc
+
+
+def is_absolute_uri(text: object) -> bool:
+    """Return whether `text` has a scheme and more, in printable ASCII.
+
+    RFC 3986 is stricter, but an identity is only compared, as a string.
+    """
+    return isinstance(text, str) and bool(_ABSOLUTE_URI.fullmatch(text))
+
+
+def _display_name(document: Node) -> str:
+    if is_wrapper(document):
+        return str(document["display"]["name"])
+    return str(document.get("display_name") or document.get("name") or connector_key(document))
+
+
+def _stream(node: Node) -> StreamDeclaration:
+    display, query = node.get("display", {}), node.get("query", {})
+    selection = node.get("selection", {})
+    return StreamDeclaration(
+        name=node["name"],
+        description=node.get("description"),
+        label=display.get("label"),
+        detail=display.get("detail"),
+        semantics="mutable_state" if node["semantics"] == "mutable_state" else "append_only",
+        primary_key=tuple(node["primary_key"]),
+        cursor_field=node.get("cursor_field"),
+        consent_time_field=node.get("consent_time_field"),
+        fields={
+            name: _field(name, schema=node["schema"], query=query)
+            for name in node["schema"]["properties"]
+        },
+        views={view["id"]: _view(view) for view in node.get("views", ())},
+        relations=_relations(node.get("relationships", ()), expands=query.get("expand", ())),
+        selection_fields=selection.get("fields", False),
+        selection_resources=selection.get("resources", False),
+        schema=node["schema"],
+        required=tuple(node["schema"].get("required", ())),
+        count=query.get("aggregations", {}).get("count", False),
+    )
+
+
+def _field(name: str, *, schema: Node, query: Node) -> Field:
+    node = schema["properties"][name]
+    types, text_format = property_type(node, root=schema)
+    search, aggregations = query.get("search", {}), query.get("aggregations", {})
+    operators = query.get("range_filters", {}).get(name, ())
+    return Field(
+        name=name,
+        types=tuple(name for name in types if name != "null"),
+        nullable=not types or "null" in types,
+        format=text_format,
+        pdpp_type=annotation(node, "x_pdpp_type", root=schema),
+        role=annotation(node, "x_pdpp_role", root=schema),
+        schema=node if isinstance(node, Mapping) else {},
+        lexical=name in search.get("lexical_fields", ()),
+        semantic=name in search.get("semantic_fields", ()),
+        range_operators=tuple(operator for operator in RANGE_OPERATORS if operator in operators),
+        aggregations=frozenset(
+            metric for metric in AGGREGATIONS if name in aggregations.get(metric, ())
+        ),
+    )
+
+
+def _view(node: Node) -> View:
+    return View(id=node["id"], label=node.get("label", node["id"]), fields=tuple(node["fields"]))
+
+
+def _relations(nodes: list[Node], *, expands: list[Node]) -> dict[str, Relation]:
+    expandable = {node["name"]: node for node in expands}
+    return {node["name"]: _relation(node, expand=expandable.get(node["name"])) for node in nodes}
+
+
+def _relation(node: Node, *, expand: Node | None) -> Relation:
+    bounds = expand or {}
+    max_limit = min(bounds.get("max_limit", limits.EXPAND_MAX), limits.EXPAND_MAX)
+    return Relation(
+        name=node["name"],
+        stream=node["stream"],
+        foreign_key=node["foreign_key"],
+        cardinality=node["cardinality"],
+        default_limit=min(bounds.get("default_limit", limits.EXPAND_DEFAULT), max_limit),
+        max_limit=max_limit,
+        expandable=expand is not None,
+    )

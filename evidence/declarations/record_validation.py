@@ -13,7 +13,7 @@ import jsonschema_rs
 from evidence import limits
 from evidence.declarations import values
 from evidence.declarations.declaration import StreamDeclaration
-from evidence.declarations.errors import child_path
+from evidence.declarations.schema_validation import child_path
 
 RECORD_MAX_DEPTH: Final = 64
 MAX_BACKTRACKS: Final = 100_000

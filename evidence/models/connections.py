@@ -140,7 +140,7 @@ class EmbeddedStream(Owned):
 
     All records up to change ``seq`` have vectors of ``model`` for the semantic ``fields``. The
     vectors are in ``evidence_passage``, which exists only with pgvector
-    (``evidence.write.vector_table``).
+    (``evidence.write.vectors``).
     """
 
     connection = OwnedKey(Connection, cascade=True)

@@ -10,7 +10,7 @@ from django.db import models
 from typing_extensions import override
 
 from evidence.declarations.declaration import SourceDeclaration as Declaration
-from evidence.declarations.parser import parse_declaration
+from evidence.declarations.declaration import parse_declaration
 from evidence.declarations.storage_layout import Layout
 from evidence.models.owners import Owned, OwnedKey, current_owner
 

@@ -20,8 +20,8 @@ from evidence.declarations.declaration import (
     Relation,
     StreamDeclaration,
     is_aggregatable,
+    is_comparable,
 )
-from evidence.declarations.schema_types import is_comparable
 from evidence.errors import AmbiguousSchemaDetail, InvalidRequest
 from evidence.read.expansion import refusal_reason, with_effective_limits
 from evidence.read.records import granted_views, sortable_fields

@@ -14,7 +14,7 @@ from evidence.models.records import Blob, BlobChunk
 from evidence.write.disk_usage import check_disk_limit
 from evidence.write.locks import lock_connection
 from evidence.write.rows import RecordId
-from evidence.write.suppression import find_suppressed
+from evidence.write.stored_keys import find_suppressed
 
 CHUNK_BYTES = 256 * 1024
 BLOB_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}")

@@ -18,8 +18,7 @@ from evidence.models.connections import UNIQUE_NAME, CollectorState, Connection
 from evidence.models.sources import Source, load_declarations
 from evidence.search.analysis import VERSION
 from evidence.write.locks import lock_connection
-from evidence.write.ndjson import reject_nul
-from evidence.write.receipts import CODE_MESSAGES, LineRejectedError
+from evidence.write.ndjson import CODE_MESSAGES, LineRejectedError, reject_nul
 
 
 def get_source(connector_id: str, *, owner_id: str, param: str = "connector_id") -> Source:

@@ -13,7 +13,7 @@ import orjson
 from django.db import transaction
 
 from evidence.declarations.declaration import SourceDeclaration as Declaration
-from evidence.declarations.errors import DeclarationError, DeclarationErrorCode
+from evidence.declarations.schema_validation import DeclarationError, DeclarationErrorCode
 from evidence.declarations.storage_layout import Layout, build_layout, needs_reindex
 from evidence.declarations.validation import parse_valid
 from evidence.errors import ConnectorInvalid, InvalidRequest

@@ -13,7 +13,7 @@ from typing import Final
 from evidence.access.sql import SQL, fetch_all
 from evidence.errors import StorageFull
 from evidence.models.owners import Owner, current_owner
-from evidence.write import vector_table
+from evidence.write import vectors
 
 SAMPLED_ROWS = 200
 """First rows of each stream whose sizes are read."""
@@ -75,7 +75,7 @@ def disk_usage() -> DiskUsage:
             )
         )
         for table, row_bytes in ROW_BYTES.items()
-        if table != "evidence_passage" or vector_table.exists()
+        if table != "evidence_passage" or vectors.exists()
     }
     return DiskUsage(
         records=found["evidence_record"] + found["evidence_recordchange"],

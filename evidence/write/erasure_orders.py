@@ -19,9 +19,13 @@ from evidence.models.connections import (
     StreamState,
 )
 from evidence.models.owners import current_owner, owners_of
-from evidence.write import app_data, rows, vector_table
-from evidence.write.connection_erasure import connection_tables
-from evidence.write.record_erasure import BATCH_SIZE, ErasureCounts, erase_records
+from evidence.write import app_data, rows, vectors
+from evidence.write.record_erasure import (
+    BATCH_SIZE,
+    ErasureCounts,
+    connection_tables,
+    erase_records,
+)
 
 ErasureScope = Erasure.Of
 
@@ -212,7 +216,7 @@ def count_holdings(
         for table, kind in connection_tables().items():
             if stream is not None and table not in of_records:
                 continue
-            if table == "evidence_passage" and not vector_table.exists():
+            if table == "evidence_passage" and not vectors.exists():
                 continue
             cursor.execute(f"SELECT count(*) FROM {table} WHERE {condition}", parameters)  # noqa: S608 - constants
             counts[kind] = cursor.fetchone()[0]

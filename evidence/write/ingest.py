@@ -16,8 +16,7 @@ from datetime import datetime
 from evidence.write import targets
 from evidence.write.batches import Batch, BatchPreparer, StreamAddress
 from evidence.write.disk_usage import check_disk_limit
-from evidence.write.ndjson import NdjsonLine
-from evidence.write.receipts import NOTICES, Receipt, ReceiptCode
+from evidence.write.ndjson import NOTICES, NdjsonLine, Receipt, ReceiptCode
 from evidence.write.reindex import IndexMaintenance
 from evidence.write.writer import IngestRun, WriteResult, storage_errors, write_batch
 

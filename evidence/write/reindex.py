@@ -16,7 +16,7 @@ from django.db.models import F, Q, QuerySet, Sum
 from evidence.models.connections import Connection, StreamState
 from evidence.models.owners import current_owner, owners_of
 from evidence.search.analysis import VERSION
-from evidence.write import app_data, rows, vector_table
+from evidence.write import app_data, rows, vectors
 from evidence.write.derivation import StoredRecord, derive, record_row
 from evidence.write.locks import lock_connections
 from evidence.write.rows import RecordId
@@ -31,7 +31,7 @@ def recompute_stream(target: Target) -> Iterator[int]:
     Runs inside the caller's transaction, which locks the connection or its source. Adds no change
     entries, because no record changes.
     """
-    vector_table.delete_stream_vectors(target.connection_id, target.stream.name)
+    vectors.delete_stream_vectors(target.connection_id, target.stream.name)
     after = ""
     while page := rows.load_page(
         target.connection_id, target.stream.name, after=after, limit=RECOMPUTE_BATCH_SIZE

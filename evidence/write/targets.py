@@ -15,7 +15,7 @@ from evidence.errors import (
 )
 from evidence.models.connections import Connection
 from evidence.models.sources import StoredDeclaration, load_declarations
-from evidence.write.receipts import LineRejectedError, ReceiptCode
+from evidence.write.ndjson import LineRejectedError, ReceiptCode
 
 
 @dataclass(frozen=True, eq=False)

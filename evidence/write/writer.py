@@ -19,12 +19,11 @@ from evidence import limits
 from evidence.errors import IngestStorageError
 from evidence.models.connections import Connection, StreamState
 from evidence.write import rows
-from evidence.write.batches import Op, PreparedRecord, validate
-from evidence.write.change_set import ChangeSet, RecordVersion
+from evidence.write.batches import ChangeSet, Op, PreparedRecord, RecordVersion, validate
 from evidence.write.derivation import StoredRecord, changed_fields, derive
 from evidence.write.locks import LockedConnection, lock_connections
-from evidence.write.receipts import LineRejectedError, Receipt, ReceiptCode
-from evidence.write.suppression import (
+from evidence.write.ndjson import LineRejectedError, Receipt, ReceiptCode
+from evidence.write.stored_keys import (
     find_erased_twins,
     find_suppressed,
     is_erased_twin,

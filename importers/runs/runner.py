@@ -14,8 +14,8 @@ from evidence.advisory_locks import try_exclusive
 from evidence.errors import InvalidRequest
 from evidence.models.owners import current_owner
 from evidence.write.ingest import IngestResult, ingest_lines
-from evidence.write.receipts import Receipt
-from evidence.write.receipts import ReceiptCode as RejectionCode
+from evidence.write.ndjson import Receipt
+from evidence.write.ndjson import ReceiptCode as RejectionCode
 from importers.core import sandbox
 from importers.core.readers import KeySet
 from importers.core.results import Issue, ReceiptCode

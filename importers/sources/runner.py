@@ -18,8 +18,8 @@ from evidence.advisory_locks import try_exclusive
 from evidence.errors import ApiException
 from evidence.models.owners import acting_for, current_owner
 from evidence.write import stored_keys
-from evidence.write.receipts import Receipt
-from evidence.write.receipts import ReceiptCode as RejectionCode
+from evidence.write.ndjson import Receipt
+from evidence.write.ndjson import ReceiptCode as RejectionCode
 from evidence.write.reindex import IndexMaintenance
 from evidence.write.sealed_values import SealedError
 from importers.core.results import ReceiptCode, without_repeated

@@ -24,8 +24,7 @@ from evidence.errors import ApiException
 from evidence.write import stored_keys
 from evidence.write.ingest import IngestResult, ingest_in_transaction
 from evidence.write.locks import lock_connection
-from evidence.write.ndjson import NdjsonLine
-from evidence.write.receipts import NOTICES, Receipt, ReceiptCode
+from evidence.write.ndjson import NOTICES, NdjsonLine, Receipt, ReceiptCode
 from evidence.write.rows import RecordId, ids_below
 from evidence.write.targets import load_one_target
 from evidence.write.writer import storage_errors

@@ -16,7 +16,7 @@ from evidence.access.grant_terms import (
     serialize_terms,
 )
 from evidence.access.scope import Everything, FrozenRelation, Only, StreamTerms, TimeRange
-from evidence.declarations.parser import parse_declaration
+from evidence.declarations.declaration import parse_declaration
 from evidence.errors import InvalidRequest, StreamNotDeclared, UnknownField
 from tests.world import MAIL as DECLARATION
 

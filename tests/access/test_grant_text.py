@@ -14,7 +14,7 @@ from evidence.access.grant_text import (
     join_words,
 )
 from evidence.access.scope import Everything, Only, StreamTerms, TimeRange
-from evidence.declarations.parser import parse_declaration
+from evidence.declarations.declaration import parse_declaration
 from tests.world import ACCOUNT, MAIL
 
 MESSAGES = parse_declaration(MAIL).streams["messages"]

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from evidence.write.erasure_orders import list_receipts
-from evidence.write.receipts import ReceiptCode
+from evidence.write.ndjson import ReceiptCode
 from tests.world import CHAT, PERSONAL, WORK, World, mail
 
 LIST = "/v1/streams/messages/records"

@@ -3,8 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from evidence.declarations.declaration import Field, SourceDeclaration, StreamDeclaration
-from evidence.declarations.parser import parse_declaration
+from evidence.declarations.declaration import (
+    Field,
+    SourceDeclaration,
+    StreamDeclaration,
+    parse_declaration,
+)
 from evidence.declarations.validation import find_errors
 
 Document = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evidence.declarations.parser import parse_declaration
+from evidence.declarations.declaration import parse_declaration
 from evidence.declarations.record_validation import RecordValidator
 from evidence.declarations.storage_layout import build_layout, typed_columns
 from evidence.declarations.validation import find_errors

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evidence.declarations.errors import MAX_ERRORS
+from evidence.declarations.schema_validation import MAX_ERRORS
 from evidence.declarations.validation import find_errors
 from tests.declarations.documents import (
     TEXT,

@@ -2,8 +2,12 @@
 
 import pytest
 
-from evidence.declarations.declaration import Relation
-from evidence.declarations.parser import is_absolute_uri, last_segment, parse_declaration
+from evidence.declarations.declaration import (
+    Relation,
+    is_absolute_uri,
+    last_segment,
+    parse_declaration,
+)
 from tests.declarations.documents import (
     Document,
     declaration,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evidence.declarations.errors import DeclarationErrorCode, child_path
+from evidence.declarations.schema_validation import DeclarationErrorCode, child_path
 from evidence.declarations.validation import find_errors, parse_valid
 from evidence.errors import ConnectorInvalid
 from tests.declarations.documents import (

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 import orjson
 
-from evidence.api import list_form
+from evidence.api import envelopes
 from evidence.page_cutter import Size, json_size
 from mcp_adapter.rest import NO_HEADERS, Params, RestResponse
 
@@ -186,12 +186,12 @@ class FakeRest:
         items = [item() if callable(item) else item for item in matches[start:end]]
         form = list_form_of(given)
         frame = Size(
-            list_form.EMPTY_BYTES + 2 * len(url) + json_size(META) + 40, json_size(META) + 100
+            envelopes.EMPTY_BYTES + 2 * len(url) + json_size(META) + 40, json_size(META) + 100
         )
         fitted = (
-            list_form.ItemPage(items, {})
+            envelopes.ItemPage(items, {})
             if is_unserializable(items)
-            else list_form.fit_items(items, form, frame)
+            else envelopes.fit_items(items, form, frame)
         )
         page = fitted.items
         body: dict[str, Any] = {
@@ -241,7 +241,7 @@ class FakeRest:
             return record
         if is_unserializable(record):
             return RestResponse(200, record)
-        return RestResponse(200, list_form.fit_item(record, list_form_of(given)))
+        return RestResponse(200, envelopes.fit_item(record, list_form_of(given)))
 
     def _window(self, stream: str, key: str, given: dict[str, str]) -> RestResponse:
         record = self._one(stream, key, {k: v for k, v in given.items() if k == "connection_id"})
@@ -365,10 +365,10 @@ def is_unserializable(value: object) -> bool:
     return False
 
 
-def list_form_of(given: Mapping[str, str]) -> list_form.ListForm:
+def list_form_of(given: Mapping[str, str]) -> envelopes.ListForm:
     """Return the form of a request for the real page-cutting code."""
     max_bytes, lines = given.get("max_bytes"), given.get("max_line_bytes")
-    return list_form.ListForm(
+    return envelopes.ListForm(
         given.get("form") == "compact",
         int(max_bytes) if max_bytes else None,
         int(lines) if lines else None,

@@ -234,7 +234,7 @@ def test_interrupted_erasure_is_completed_and_counted_once(
     marked: World, monkeypatch: pytest.MonkeyPatch, of: ErasureScope
 ) -> None:
     monkeypatch.setattr("evidence.write.erasure_orders.BATCH_SIZE", 1)
-    monkeypatch.setattr("evidence.write.connection_erasure.DELETE_BATCH_SIZE", 2)
+    monkeypatch.setattr("evidence.write.record_erasure.DELETE_BATCH_SIZE", 2)
     held = (
         sum(stored.true_counts().values())
         if of == ErasureScope.OWNER

@@ -21,7 +21,7 @@ from mcp_adapter.inprocess import InProcessRest
 from operations.management.commands.trace import RequestTrace, trace_request
 from tests.world import World
 
-MAX_MODULES = {"list": 19, "query_records": 23, "fetch": 23, "search": 37}
+MAX_MODULES = {"list": 18, "query_records": 22, "fetch": 22, "search": 36}
 
 
 def list_records(scope: Scope) -> object:

@@ -3,8 +3,7 @@
 from typing import Any
 
 from evidence.write.ingest import IngestResult, ingest_lines
-from evidence.write.ndjson import NdjsonLine
-from evidence.write.receipts import ReceiptCode
+from evidence.write.ndjson import NdjsonLine, ReceiptCode
 from tests.world import BANK, NOW, World
 from tests.write import stored
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from evidence.models.records import SearchText
-from evidence.write.receipts import ReceiptCode
+from evidence.write.ndjson import ReceiptCode
 from evidence.write.record_erasure import delete_record
 from tests.world import CHAT, NOW, PERSONAL, WORK, World
 from tests.write import stored

@@ -7,7 +7,7 @@ from pytest_django.fixtures import Settings
 
 from evidence.models.connections import EmbeddedStream
 from evidence.write.record_erasure import erase_connection
-from evidence.write.vector_table import exists
+from evidence.write.vectors import exists
 from tests.tools import needs_extra
 from tests.world import MAIL, PERSONAL, WORK, World, mail
 
@@ -142,7 +142,7 @@ def test_everything_else_works_without_pgvector(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("wordllama", reason=needs_extra("semantic"))
-    monkeypatch.setattr("evidence.write.vector_table.AVAILABLE", "SELECT false")
+    monkeypatch.setattr("evidence.write.vectors.AVAILABLE", "SELECT false")
     assert world.embed() is False
     with pytest.raises(CommandError, match="needs pgvector"):
         call_command("embed")

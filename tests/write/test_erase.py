@@ -7,7 +7,7 @@ from evidence.errors import ConnectionNotFound
 from evidence.models.connections import Connection
 from evidence.models.records import Blob, BlobChunk, Record, RecordChange, SearchText, Suppression
 from evidence.write.blobs import put_blob
-from evidence.write.receipts import ReceiptCode
+from evidence.write.ndjson import ReceiptCode
 from evidence.write.record_erasure import delete_record, delete_stream, erase_connection
 from tests.world import BANK, NOW, PERSONAL, RECORDS, WORK, World
 from tests.write import stored

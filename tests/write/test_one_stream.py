@@ -16,8 +16,7 @@ from evidence.errors import (
 )
 from evidence.models.connections import Connection
 from evidence.write.ingest import IngestResult, ingest_stream
-from evidence.write.ndjson import NdjsonLine
-from evidence.write.receipts import ReceiptCode
+from evidence.write.ndjson import NdjsonLine, ReceiptCode
 from tests.distributed import cluster
 from tests.world import NOW, PERSONAL, RECORDS, World
 from tests.write import stored
@@ -134,7 +133,7 @@ def test_database_error_is_logged_without_its_message(
         raise OperationalError(text) from psycopg.errors.DiskFull(text)
 
     before = stored.everything()
-    monkeypatch.setattr("evidence.write.change_set.save_counts", fail)
+    monkeypatch.setattr("evidence.write.batches.save_counts", fail)
     with pytest.raises(IngestStorageError) as failed:
         send(world, {"data": {"id": "a"}})
     assert failed.value.__cause__ is None

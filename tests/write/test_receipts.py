@@ -9,8 +9,7 @@ from django.db import connection
 
 from evidence.models.connections import Connection
 from evidence.write.ingest import IngestResult, ingest_lines
-from evidence.write.ndjson import read_lines
-from evidence.write.receipts import CODE_MESSAGES, ReceiptCode
+from evidence.write.ndjson import CODE_MESSAGES, ReceiptCode, read_lines
 from tests.world import BANK, NOW, PERSONAL, World
 from tests.write import stored
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from django.db import connection
 
-from evidence.write.connection_erasure import connection_tables
+from evidence.write.record_erasure import connection_tables
 from tests.owners import owned_tables
 
 pytestmark = pytest.mark.django_db

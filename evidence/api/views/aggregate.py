@@ -9,7 +9,7 @@ from evidence import limits
 from evidence.access import crypto
 from evidence.access.aggregates import METRICS, SEVERAL, Group, Measure
 from evidence.access.records import VisibleRecords
-from evidence.api import envelopes, list_form
+from evidence.api import envelopes
 from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import (
     ApiWarning,
@@ -93,11 +93,11 @@ class AggregateView(GrantedView):
 
     def _fit(self, body: dict[str, Any]) -> int:
         """Drop the last groups until the response fits the byte limits. Returns how many remain."""
-        form = list_form.parse_list_form(self.query)
+        form = envelopes.parse_list_form(self.query)
         groups, head = body["groups"], body | {"groups": []}
         if form.total is not None:
             groups = [cut_group(group, form.total // _KEY_PART) for group in groups]
-        envelope = list_form.envelope_size(
+        envelope = envelopes.envelope_size(
             form, url=self.url, warnings=self.warnings, cursor=_CURSOR_BYTES
         )
         total, lines = json_size(head) + envelope.structured, wire_size(dumps(head)) + envelope.text

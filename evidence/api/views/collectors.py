@@ -17,8 +17,7 @@ from evidence.errors import InvalidRequest, ResourceLimit, WrongTokenKind
 from evidence.parameters import CollectorState, Ingest
 from evidence.write.connections import SavedState, get_state, put_state
 from evidence.write.ingest import IngestResult, ingest_stream
-from evidence.write.ndjson import read_lines
-from evidence.write.receipts import CODE_MESSAGES, Receipt
+from evidence.write.ndjson import CODE_MESSAGES, Receipt, read_lines
 
 MAX_RECEIPTS = 1_000
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from evidence import limits
 from evidence.access.records import VisibleRecord, VisibleRecords
-from evidence.api import envelopes, list_form
+from evidence.api import envelopes
 from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import (
     clamp,
@@ -106,9 +106,9 @@ class RecordView(GrantedView):
         body = envelopes.record_body(visible, record, data)
         body |= envelopes.main_text_member(visible, data)
         data_bytes = json_size(body["data"])
-        bodies = list_form.with_expanded([body], [record], expansions)
-        order = list_form.order_of_fields(visible)
-        body = list_form.fit_item(bodies[0], list_form.parse_list_form(self.query), order=order)
+        bodies = envelopes.with_expanded([body], [record], expansions)
+        order = envelopes.order_of_fields(visible)
+        body = envelopes.fit_item(bodies[0], envelopes.parse_list_form(self.query), order=order)
         related = {each.relation.name: each.child for each in expansions}
         return Answer(
             envelopes.with_links_and_meta(

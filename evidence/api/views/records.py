@@ -1,4 +1,4 @@
-"""List the records of a stream: `/v1/streams/{stream}/records`."""
+"""List the records of a stream, or what changed since a bookmark: `/v1/streams/{stream}/records` (contract 3.3)."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -9,9 +9,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evidence.access import crypto
+from evidence.access.change_log import FeedItem
 from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL
-from evidence.api import envelopes, list_form
+from evidence.api import envelopes
 from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import (
     future_warning,
@@ -22,13 +23,121 @@ from evidence.api.query_parameters import (
     resolved,
     unmatched_warnings,
 )
-from evidence.api.views import changes
 from evidence.api.views.record import delete_stream
-from evidence.errors import InvalidArgument
+from evidence.errors import CursorExpired, InvalidArgument, InvalidExpand, InvalidRequest
 from evidence.ledger.entries import DisclosedItem
 from evidence.parameters import DeleteRecords, ListRecords
-from evidence.read import filters, records
+from evidence.read import changes, filters, records
+from evidence.read.changes import BEGINNING, ChangesPage, FollowedStream
 from evidence.read.expansion import Expansion
+
+INCOMPATIBLE_PARAMETERS = (
+    "after",
+    "before",
+    "sort",
+    "order",
+    "count",
+    "window",
+    "cursor",
+    "filter",
+)
+"""Parameters that sort or filter. A feed has its own order, and no former values
+are stored, so the server cannot know whether a filter matched at the bookmark."""
+
+
+def changes_response(view: GrantedView, query: ListRecords, stream: str) -> Answer:
+    """Return a page of changes and the bookmark to continue from.
+
+    `fields` and `view` project records; a change in any granted field counts.
+    """
+    _check_combination(query)
+    visible = view.gate.stream(stream, connection_id=query.connection_id)
+    followed = FollowedStream(view.scope, visible, query.connection_id)
+    fields = parse_fields(visible, query)
+    form = envelopes.parse_list_form(query)
+    page = _read(view, query, followed)
+    rows = [_row(visible, change, fields) for change in page.items]
+    shown = envelopes.fit_items(
+        rows,
+        form,
+        envelopes.envelope_size(
+            form,
+            url=view.url,
+            warnings=view.warnings,
+            cursor=followed.max_encoded_length(page.bookmark, items=page.items),
+        ),
+        order=envelopes.order_of_fields(visible),
+    )
+    return _page_response(view, stream, followed, page, shown, compact=form.compact)
+
+
+def _page_response(
+    view: GrantedView,
+    stream: str,
+    followed: FollowedStream,
+    page: ChangesPage,
+    shown: envelopes.ItemPage,
+    *,
+    compact: bool,
+) -> Answer:
+    bookmark = followed.encode(page.bookmark_after(len(shown.items)), now=timezone.now())
+    has_more = page.has_more or len(shown.items) < len(page.items)
+    body = {
+        "object": "list",
+        "url": f"/v1/streams/{stream}/records",
+        "has_more": has_more,
+        "next_changes_since": bookmark,
+        **shown.shared,
+        "data": shown.items,
+    }
+    answer = envelopes.with_links_and_meta(
+        body,
+        self_link=view.url,
+        next_link=view.link(changes_since=bookmark) if has_more else None,
+        links=not compact,
+        warnings=view.warnings,
+        meta=shown.meta,
+    )
+    visible = followed.visible
+    items = [item for row in shown.items for item in envelopes.record_items(visible, row)]
+    return Answer(answer, items or envelopes.stream_items(visible, fields=frozenset()))
+
+
+def _read(view: GrantedView, query: ListRecords, followed: FollowedStream) -> ChangesPage:
+    """Return the page after the client's bookmark.
+
+    An expired bookmark raises CursorExpired with the URL to start again.
+    """
+    limit = page_limit(query.limit, view.warnings)
+    try:
+        standing = followed.decode(query.changes_since or "")
+        return changes.page(followed.visible, standing, limit=limit, now=timezone.now())
+    except CursorExpired as error:
+        restart = view.link(changes_since=BEGINNING)
+        error.param = "changes_since"
+        error.extra["next_step"] = f"Start again: GET {restart}"
+        raise
+
+
+def _check_combination(query: ListRecords) -> None:
+    for name in ("expand", "expand_limit"):
+        if getattr(query, name) is not None:
+            raise InvalidExpand(
+                message="The changes feed does not support expand.",
+                param=name,
+                next_step="Read the changes feed of the related stream.",
+            )
+    for name in INCOMPATIBLE_PARAMETERS:
+        if getattr(query, name) is not None:
+            raise InvalidRequest(
+                message=f"{name} cannot be combined with changes_since.", param=name
+            )
+
+
+def _row(visible: VisibleRecords, told: FeedItem, fields: frozenset[str] | None) -> dict[str, Any]:
+    if isinstance(told, VisibleRecord):
+        return envelopes.record_body(visible, told, records.project_fields(told, fields))
+    return envelopes.tombstone_body(visible, told)
 
 
 class RecordsView(GrantedView):
@@ -48,13 +157,13 @@ class RecordsView(GrantedView):
         """List the records of a stream, or what changed since a bookmark."""
         self._check_subject()
         if self.query.changes_since is not None:
-            return changes.changes_response(self, self.query, stream)
+            return changes_response(self, self.query, stream)
         visible = self.gate.stream(stream, connection_id=self.query.connection_id)
         where = parse_conditions(visible, self.query)
         order = self._order(visible)
         fields = parse_fields(visible, self.query)
         expansions = parse_expand(self.query, self.gate, visible)
-        form = list_form.parse_list_form(self.query)
+        form = envelopes.parse_list_form(self.query)
         query = self._query(visible, order)
         limit = page_limit(self.query.limit, self.warnings)
         after = self._after(query)
@@ -67,11 +176,11 @@ class RecordsView(GrantedView):
         data = [_record(visible, record, fields) for record in page.records]
         counted, extent = self._count(visible, where, page), self._window(visible, where)
         longest = self._max_cursor_length(page, query) if form.total else 0
-        envelope = list_form.envelope_size(
+        envelope = envelopes.envelope_size(
             form, url=self.url, warnings=self.warnings, cursor=longest, meta=[counted, extent]
         )
-        rows = list_form.with_expanded(data, page.records, expansions)
-        shown = list_form.fit_items(rows, form, envelope, order=list_form.order_of_fields(visible))
+        rows = envelopes.with_expanded(data, page.records, expansions)
+        shown = envelopes.fit_items(rows, form, envelope, order=envelopes.order_of_fields(visible))
         body = self._body(stream, page, shown, query)
         answer = envelopes.with_links_and_meta(
             body,
@@ -123,7 +232,7 @@ class RecordsView(GrantedView):
         self,
         stream: str,
         page: records.Page,
-        shown: list_form.ItemPage,
+        shown: envelopes.ItemPage,
         query: dict[str, Any],
     ) -> dict[str, Any]:
         """Return the list, with a cursor after its last record if more follow."""

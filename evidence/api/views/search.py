@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from evidence.access import crypto
 from evidence.access.records import VisibleRecords
-from evidence.api import envelopes, list_form, search_bodies
+from evidence.api import envelopes, search_bodies
 from evidence.api.base_views import Answer, Described, GrantedView
 from evidence.api.query_parameters import page_limit, unmatched_warnings
 from evidence.errors import InvalidRequest, SearchModeUnavailable
@@ -41,9 +41,9 @@ class SearchView(GrantedView):
         found = search(self.gate, self._search_request())
         if not found.hits and self.query.filter is not None:
             self._warn_of_filters()
-        form = list_form.parse_list_form(self.query)
+        form = envelopes.parse_list_form(self.query)
         data = self._hit_bodies(found, form)
-        page = list_form.fit_items(data, form, self._envelope_size(found, form))
+        page = envelopes.fit_items(data, form, self._envelope_size(found, form))
         shown = page.items
         has_more = bool(shown) and (found.has_more or len(shown) < len(data))
         body: dict[str, Any] = {
@@ -78,7 +78,7 @@ class SearchView(GrantedView):
         searched = search_bodies.searched_within(self.query)
         return search_bodies.search_meta(found, mode=self.mode, searched=searched)
 
-    def _hit_bodies(self, found: SearchResult, form: list_form.ListForm) -> list[dict[str, Any]]:
+    def _hit_bodies(self, found: SearchResult, form: envelopes.ListForm) -> list[dict[str, Any]]:
         return [
             (
                 search_bodies.compact_hit_body(hit)
@@ -129,7 +129,7 @@ class SearchView(GrantedView):
         [searched] = self._searched()
         return searched
 
-    def _envelope_size(self, found: SearchResult, form: list_form.ListForm) -> Size:
+    def _envelope_size(self, found: SearchResult, form: envelopes.ListForm) -> Size:
         """Return the envelope size for the longest cursor on the page."""
         if form.total is None:
             return Size(0, 0)
@@ -139,7 +139,7 @@ class SearchView(GrantedView):
         )
         about = [self._meta(found)]
         about += map(asdict, search_bodies.skipped_stream_warnings(found))
-        return list_form.envelope_size(
+        return envelopes.envelope_size(
             form, url=self.url, warnings=self.warnings, cursor=longest, meta=about
         )
 

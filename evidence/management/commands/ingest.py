@@ -22,8 +22,7 @@ from evidence.models.owners import current_owner
 from evidence.write.connections import connection_ids, create_connection
 from evidence.write.declaration_store import declare
 from evidence.write.ingest import IngestResult, ingest_lines
-from evidence.write.ndjson import read_lines
-from evidence.write.receipts import CODE_MESSAGES, Receipt
+from evidence.write.ndjson import CODE_MESSAGES, Receipt, read_lines
 from evidence.write.reindex import maintenance_thread
 
 RECORDS_FILE = "records.jsonl"

@@ -8,8 +8,7 @@ from typing_extensions import override
 from evidence.management.owner_command import EveryOwnerCommand
 from evidence.models.owners import in_turn
 from evidence.search.embedding import configured_embedder
-from evidence.write.vector_backfill import embed_missing
-from evidence.write.vector_table import prepare_table
+from evidence.write.vectors import embed_missing, prepare_table
 
 
 class Command(EveryOwnerCommand):
