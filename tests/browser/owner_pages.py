@@ -89,6 +89,7 @@ PAGES = (
     "/tokens",
     "/tokens/{token}/revoke",
     "/connections",
+    "/collectors",
     "/connections/{personal}",
     "/retention?connection={personal}",
     "/who?connection={personal}&stream=messages&key=m1",
