@@ -59,6 +59,20 @@ PRINCIPAL = f"{DAV}current-user-principal"
 KIND, NAME = f"{DAV}resourcetype", f"{DAV}displayname"
 COMPONENTS = f"{CALDAV}supported-calendar-component-set"
 _NOT_HERE = (ProblemCode.NOT_FOUND, ProblemCode.SERVER_REFUSED, ProblemCode.WRONG_CONTENT)
+TOKEN, ETAG, MODIFIED = f"{DAV}sync-token", f"{DAV}getetag", f"{DAV}getlastmodified"
+KIND, CTAG = f"{DAV}resourcetype", "{http://calendarserver.org/ns/}getctag"
+FETCH_ENTRIES = 50
+FETCH_BYTES = 32 * 1024 * 1024
+MAX_REPORTS = 1_000
+"""Parts in which a server may name the changes since one token."""
+NOT_FOUND, TOO_MANY = 404, 507
+PATH_CHARACTERS = "/@:!$&'()*+,;=~"
+_REFUSED = (401, 429)
+"""Statuses of a report that do not mean that the token is invalid."""
+Parse = Callable[[bytes, Resource], ParsedItem]
+TIME_ZONE = f"{CALDAV}calendar-timezone"
+_OTHER_NAME = re.compile(rb"^X-WR-CALNAME[;:].*\n(?:[ \t].*\n)*", re.MULTILINE | re.IGNORECASE)
+"""The name of the calendar in which an event was before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,21 +150,6 @@ def _is_wanted(resource: Resource, service: Service) -> bool:
     components = resource.properties.get(COMPONENTS)
     names = [] if components is None else [each.get("name") for each in components]
     return not names or "VEVENT" in names
-
-
-TOKEN, ETAG, MODIFIED = f"{DAV}sync-token", f"{DAV}getetag", f"{DAV}getlastmodified"
-KIND, CTAG = f"{DAV}resourcetype", "{http://calendarserver.org/ns/}getctag"
-FETCH_ENTRIES = 50
-FETCH_BYTES = 32 * 1024 * 1024
-MAX_REPORTS = 1_000
-"""Parts in which a server may name the changes since one token."""
-
-NOT_FOUND, TOO_MANY = 404, 507
-PATH_CHARACTERS = "/@:!$&'()*+,;=~"
-_REFUSED = (401, 429)
-"""Statuses of a report that do not mean that the token is invalid."""
-
-Parse = Callable[[bytes, Resource], ParsedItem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,10 +360,6 @@ def _etag(resource: Resource) -> str:
 def _mark(basis: str, etag: str) -> str:
     return sha256(f"{basis}\0{etag}".encode()).hexdigest()[:32]
 
-
-TIME_ZONE = f"{CALDAV}calendar-timezone"
-_OTHER_NAME = re.compile(rb"^X-WR-CALNAME[;:].*\n(?:[ \t].*\n)*", re.MULTILINE | re.IGNORECASE)
-"""The name of the calendar in which an event was before."""
 
 CARDS = Entries(
     f"{CARDDAV}addressbook-multiget",

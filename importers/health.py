@@ -32,6 +32,12 @@ _WATCH_RECORD = re.compile(
 _FIRST_MINUTE = int(datetime(2005, 1, 1, tzinfo=UTC).timestamp()) // 60
 _ALLOCATION_BYTES = 64 * 1024
 _MAX_MINUTES = 60 * 366 * 24 * 60
+_ELEMENTS = frozenset({"Record", "Workout"})
+_TYPE_PREFIX = re.compile(r"^HK(?:Quantity|Category|Data)TypeIdentifier|^HKWorkoutActivityType")
+_CATEGORY_PREFIX = re.compile(r"^HKCategoryValue")
+_DEVICE_NAME = re.compile(r"name:([^,>]+)")
+_IDENTITY = ("type", "workoutActivityType", "sourceName", "startDate", "endDate", "value", "unit")
+Attributes = Mapping[str, str]
 
 
 class WatchCoverage:
@@ -95,15 +101,6 @@ def _minute_range(start: datetime, end: datetime) -> range:
     first = max(0, int(start.timestamp()) // 60 - _FIRST_MINUTE)
     last = min(_MAX_MINUTES - 1, max(first, (int(end.timestamp()) - 1) // 60 - _FIRST_MINUTE))
     return range(first, min(last, first + 24 * 60) + 1)
-
-
-_ELEMENTS = frozenset({"Record", "Workout"})
-_TYPE_PREFIX = re.compile(r"^HK(?:Quantity|Category|Data)TypeIdentifier|^HKWorkoutActivityType")
-_CATEGORY_PREFIX = re.compile(r"^HKCategoryValue")
-_DEVICE_NAME = re.compile(r"name:([^,>]+)")
-_IDENTITY = ("type", "workoutActivityType", "sourceName", "startDate", "endDate", "value", "unit")
-
-Attributes = Mapping[str, str]
 
 
 def _read_file(file: ExportFile) -> ExportItems:

@@ -46,6 +46,35 @@ _DEBIT_TYPES = frozenset(
     ["DEBIT", "FEE", "SRVCHG", "ATM", "POS", "CHECK", "PAYMENT", "CASH", "DIRECTDEBIT", "REPEATPMT"]
 )
 LAYOUT = "ofx"
+_SHORT_ID = 4
+_CORRECTION = timedelta(days=7)
+"""Banks correct the day of a booking by less; a booking further off is another one."""
+Booking = Mapping[str, str]
+Identity = tuple[str, ...]
+FILE_MAX_BYTES = 16 * 1024 * 1024
+_TAG = re.compile(r"<(/?)(?:[A-Za-z0-9_]+:)?([A-Za-z0-9._]+)(?:\s[^<>]*)?/?>\s*([^<\r\n]*)")
+_OUTSIDE = re.compile(
+    r"<OFX>.*?(?:</OFX>|\Z)|<\?[^>]*\?>|^\s*[A-Z]+:[^\s;,]*\s*$",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
+"""A document with the lines of its header; other text is none."""
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_CHARSET = re.compile(rb"CHARSET:\s*([\w-]+)|encoding=[\"']([\w-]+)", re.IGNORECASE)
+_STATEMENTS = ("STMTRS", "CCSTMTRS", "INVSTMTRS")
+_ACCOUNTS = ("BANKACCTFROM", "CCACCTFROM", "INVACCTFROM")
+_INVESTMENTS = (
+    "BUYDEBT", "BUYMF", "BUYOPT", "BUYOTHER", "BUYSTOCK", "CLOSUREOPT", "INCOME", "INVEXPENSE",
+    "JRNLFUND", "JRNLSEC", "MARGININTEREST", "REINVEST", "RETOFCAP", "SELLDEBT", "SELLMF", "SELLOPT",
+    "SELLOTHER", "SELLSTOCK", "SPLIT", "TRANSFER",
+)  # fmt: skip
+_AGGREGATES = frozenset(
+    (*_STATEMENTS, *_ACCOUNTS, *_INVESTMENTS, "STMTTRN", "STMTTRNP", "LEDGERBAL")
+)
+_PART = re.compile(r"<(\w+TRNRS|INVPOSLIST|INVOOLIST|INVBAL|SECLIST)>")
+_READ_PARTS = {"STMTTRNRS", "CCSTMTTRNRS", "INVSTMTTRNRS", "ACCTINFOTRNRS", "PROFTRNRS"}
+_MESSAGE = re.compile(r"<STATUS>[^/]*?<MESSAGE>([^<\r\n]+)", re.IGNORECASE)
+_NESTED = frozenset(("ORIGCURRENCY", "CURRENCY", "BANKACCTTO", "CCACCTTO", "PAYEE"))
+"""Aggregates of a booking; their elements are named PAYEE.NAME, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +124,6 @@ def parse_amount(elements: dict[str, str], reading: OfxReading, item: ParsedItem
 def _sign(text: str) -> str:
     written = amounts.parse_written(text)
     return written.sign if written else ""
-
-
-_SHORT_ID = 4
-_CORRECTION = timedelta(days=7)
-"""Banks correct the day of a booking by less; a booking further off is another one."""
-
-Booking = Mapping[str, str]
-Identity = tuple[str, ...]
 
 
 class OfxKeys:
@@ -205,32 +226,6 @@ def _plain_amount(text: str) -> str:
     """Return an amount in one form: banks write -42, -42.0 and -42,00 for the same booking."""
     amount = amounts.parse_amount(text)
     return text if amount is None else f"{amount.normalize():f}"
-
-
-FILE_MAX_BYTES = 16 * 1024 * 1024
-_TAG = re.compile(r"<(/?)(?:[A-Za-z0-9_]+:)?([A-Za-z0-9._]+)(?:\s[^<>]*)?/?>\s*([^<\r\n]*)")
-_OUTSIDE = re.compile(
-    r"<OFX>.*?(?:</OFX>|\Z)|<\?[^>]*\?>|^\s*[A-Z]+:[^\s;,]*\s*$",
-    re.DOTALL | re.IGNORECASE | re.MULTILINE,
-)
-"""A document with the lines of its header; other text is none."""
-_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
-_CHARSET = re.compile(rb"CHARSET:\s*([\w-]+)|encoding=[\"']([\w-]+)", re.IGNORECASE)
-_STATEMENTS = ("STMTRS", "CCSTMTRS", "INVSTMTRS")
-_ACCOUNTS = ("BANKACCTFROM", "CCACCTFROM", "INVACCTFROM")
-_INVESTMENTS = (
-    "BUYDEBT", "BUYMF", "BUYOPT", "BUYOTHER", "BUYSTOCK", "CLOSUREOPT", "INCOME", "INVEXPENSE",
-    "JRNLFUND", "JRNLSEC", "MARGININTEREST", "REINVEST", "RETOFCAP", "SELLDEBT", "SELLMF", "SELLOPT",
-    "SELLOTHER", "SELLSTOCK", "SPLIT", "TRANSFER",
-)  # fmt: skip
-_AGGREGATES = frozenset(
-    (*_STATEMENTS, *_ACCOUNTS, *_INVESTMENTS, "STMTTRN", "STMTTRNP", "LEDGERBAL")
-)
-_PART = re.compile(r"<(\w+TRNRS|INVPOSLIST|INVOOLIST|INVBAL|SECLIST)>")
-_READ_PARTS = {"STMTTRNRS", "CCSTMTTRNRS", "INVSTMTTRNRS", "ACCTINFOTRNRS", "PROFTRNRS"}
-_MESSAGE = re.compile(r"<STATUS>[^/]*?<MESSAGE>([^<\r\n]+)", re.IGNORECASE)
-_NESTED = frozenset(("ORIGCURRENCY", "CURRENCY", "BANKACCTTO", "CCACCTTO", "PAYEE"))
-"""Aggregates of a booking; their elements are named PAYEE.NAME, and so on."""
 
 
 @dataclass(slots=True)

@@ -17,6 +17,20 @@ from importers.core.results import ParsedRecord, record_key
 from importers.core.text import one_line, replace_unstorable
 
 DETAILS_MAX_CHARS = 20_000
+_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}\b")
+_NUMBER = re.compile(r"(?<![\d.,/-])[X*x•]*\d[\dX*x• /-]{2,22}\d(?![\d.,])")
+_ACCOUNT_LABEL = re.compile(
+    r"(?i)\b(konto|account|acct|compte|cuenta|conto|conta|rekening|rachun|karte|card|carte|tarjeta"
+    r"|carta|kort|tili|ucet|számla|счет|счёт|карт)|口座|账号|계좌"
+)
+_BALANCE = re.compile(r"(?i)saldo|balance|stand\b|solde")
+_DATES = re.compile(
+    r"(?<!\d)(?:(?:19|20)\d\d[-_. ]?[01]\d(?:[-_. ]?[0-3]\d)?|[0-3]?\d[-_. ][01]?\d[-_. ](?:20)?\d\d"
+    r"|[0-3]\d[01]\d20\d\d|(?:19|20)\d\d|[qQ][1-4])(?!\d)(?:[-_ T](?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?(?!\d))?"
+)
+"""Dates, also with a time behind them."""
+_ACCOUNT_WORDS = frozenset(("account", "konto", "compte", "cuenta", "conto", "rekening"))
+_COPY_WORDS = frozenset(("copy", "kopie", "copia", "copie"))
 
 
 def account_id(*parts: str | None) -> str:
@@ -61,22 +75,6 @@ def transaction_record(
 def _details(pairs: Iterable[tuple[str, str]]) -> str:
     lines = (": ".join(map(one_line, (name, text))).removeprefix(": ") for name, text in pairs)
     return replace_unstorable("\n".join(lines))[:DETAILS_MAX_CHARS]
-
-
-_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}\b")
-_NUMBER = re.compile(r"(?<![\d.,/-])[X*x•]*\d[\dX*x• /-]{2,22}\d(?![\d.,])")
-_ACCOUNT_LABEL = re.compile(
-    r"(?i)\b(konto|account|acct|compte|cuenta|conto|conta|rekening|rachun|karte|card|carte|tarjeta"
-    r"|carta|kort|tili|ucet|számla|счет|счёт|карт)|口座|账号|계좌"
-)
-_BALANCE = re.compile(r"(?i)saldo|balance|stand\b|solde")
-_DATES = re.compile(
-    r"(?<!\d)(?:(?:19|20)\d\d[-_. ]?[01]\d(?:[-_. ]?[0-3]\d)?|[0-3]?\d[-_. ][01]?\d[-_. ](?:20)?\d\d"
-    r"|[0-3]\d[01]\d20\d\d|(?:19|20)\d\d|[qQ][1-4])(?!\d)(?:[-_ T](?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?(?!\d))?"
-)
-"""Dates, also with a time behind them."""
-_ACCOUNT_WORDS = frozenset(("account", "konto", "compte", "cuenta", "conto", "rekening"))
-_COPY_WORDS = frozenset(("copy", "kopie", "copia", "copie"))
 
 
 @dataclass(frozen=True, slots=True)

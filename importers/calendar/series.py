@@ -52,6 +52,17 @@ from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, StaleR
 from importers.core.text import replace_unstorable
 
 StoredSeries = Callable[[], Mapping[str, Sequence[datetime]]]
+_OTHER_ENTRIES = {"VTODO": "task", "VJOURNAL": "journal entry"}
+_CHANGING = re.compile(
+    rb"^(?:(?:DTSTAMP|CREATED|LAST-MODIFIED|SEQUENCE|STATUS|TRANSP|CLASS|PRIORITY|COMMENT|X-[\w-]+)[;:]"
+    rb"[^\n]*|BEGIN:VALARM.*?^END:VALARM[^\n]*)\n?",
+    re.MULTILINE | re.IGNORECASE | re.DOTALL,
+)
+"""What differs between the versions of one event, such as its cancellation."""
+EMPTY_LONG_FIELDS: dict[str, Any] = {"description": None, "attendees": []}
+"""Replaces the long fields of all occurrences but the first if the series would be too large."""
+MAX_KEPT_EARLIER = 10_000
+_NEIGHBORS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +78,6 @@ class Calendar:
     limits: ExpansionLimits
     stored: StoredSeries = dict
     method: str = ""
-
-
-_OTHER_ENTRIES = {"VTODO": "task", "VJOURNAL": "journal entry"}
-_CHANGING = re.compile(
-    rb"^(?:(?:DTSTAMP|CREATED|LAST-MODIFIED|SEQUENCE|STATUS|TRANSP|CLASS|PRIORITY|COMMENT|X-[\w-]+)[;:]"
-    rb"[^\n]*|BEGIN:VALARM.*?^END:VALARM[^\n]*)\n?",
-    re.MULTILINE | re.IGNORECASE | re.DOTALL,
-)
-"""What differs between the versions of one event, such as its cancellation."""
 
 
 class Entry(NamedTuple):
@@ -180,11 +182,6 @@ def _version(entry: ParsedEntry) -> tuple[bool, int, str, bool]:
 def _content(event: Event) -> tuple[str, ...]:
     names = ("DTSTART", "DTEND", "RRULE", "SUMMARY", "LOCATION", "STATUS", "SEQUENCE")
     return tuple(ical_text(event, name) for name in names)
-
-
-EMPTY_LONG_FIELDS: dict[str, Any] = {"description": None, "attendees": []}
-"""Replaces the long fields of all occurrences but the first if the series would be too large."""
-MAX_KEPT_EARLIER = 10_000
 
 
 class Override(NamedTuple):
@@ -473,9 +470,6 @@ def _record(
 ) -> ParsedRecord:
     data = event_data(entry.event, entry.calendar.name, times, key=key, item=item)
     return ParsedRecord("events", data)
-
-
-_NEIGHBORS = 8
 
 
 def key_of(series: str, start: datetime) -> str:

@@ -56,6 +56,40 @@ _YEAR_ERAS = {543: 2400}
 _AUTHOR = re.compile(r"(?P<author>[^:]{1,80}?): (?P<text>.*)", re.DOTALL)
 
 TimeOfDay = tuple[int, int, int]
+_QUOTES = '“”„«»「」『』"״'
+_QUOTED = re.compile(f"[{_QUOTES}][^{_QUOTES}]*[{_QUOTES}]")
+_OPEN_QUOTE = re.compile(f"[{_QUOTES}]|\\s['‘][^'’]*$")  # noqa: RUF001
+_EDITED = re.compile(
+    r"\s*\u200e?<(?=[^<>]*(?:\s|[^\x00-\x7f]))[^<>\n:]{0,40}(?:edit|bearbeitet|modif|bewerkt|redi[gq]|muok"
+    r"|uprav|szerkeszt|επεξεργ|изме|редак|düzenle|تعديل|ویرایش|נער[כך]|एडिट|संपादित|編集|编辑|編輯|수정|편집"
+    r"|chỉnh sửa|แก้ไข|uređen|измењ)[^<>\n:]{0,40}>\s*\Z",
+    re.IGNORECASE,
+)
+"""What stands behind the text of an edited message."""
+SERVICE = "whatsapp"
+FIRST_YEAR = 2009
+LINE_MAX_BYTES = 1024 * 1024
+_OMITTED = re.compile(
+    rf"{MARKS}(?:<(?=[^<>]*(?:\s|[^\x00-\x7f]))[^<>\n:]{{5,60}}>|[^\n<>:]{{2,30}}\b(?:omitted|weggelassen"
+    r"|ausgelassen|omitid[oa]s?|absente?s?|omiss?es?|omess[oaie]|ocultad?[oa]s?|weggelaten|utelämnad|pominięt[oay]"
+    r"|utelatt|udeladt|пропущен[оаы]?)|[^\n<>:]{0,20}(?:已省略|已略過|省略|생략됨?|생략된 \S+))\s*(?:\n|$)",
+    re.IGNORECASE,
+)
+"""What stands for a file that the export was made without, in the language of the phone."""
+_CHAT_NAME = re.compile(
+    r"WhatsApp[ -_]?Chat(?:[ _]?-[ _]?|[ _](?:with|mit|con|avec|de|met|com|med|z)[ _])(.+)",
+    re.IGNORECASE,
+)
+_COPY_NUMBER = re.compile(r"\s*\(\d{1,2}\)$")
+"""Browsers and phones add this to the name of a second download."""
+_MEDIA_NAME = re.compile(
+    r"(?:IMG|VID|PTT|AUD|DOC|STK)-\d{8}-WA\d+|\d{8}-[A-Z]+-\d{4}|\d{8}-.+", re.I
+)
+_FILE_NAME = re.compile(
+    rf"\A{MARKS}([^<>:/\n]{{1,200}}\.[A-Za-z0-9]{{2,5}}) \([^()]{{3,40}}\)"
+    r"|<[^:<>\n]{2,20}: ([^<>:/\n]{1,200}\.[A-Za-z0-9]{2,5})>\s*\Z"
+)
+"""A file at the start of a message (Android), or at its end after a caption (iOS)."""
 
 
 class ChatMessage(NamedTuple):
@@ -145,18 +179,6 @@ def parse_time(message: ChatMessage, *, date_order: str, zone: tzinfo) -> dateti
     return datetime(day.year, day.month, day.day, *message.time, tzinfo=zone)
 
 
-_QUOTES = '“”„«»「」『』"״'
-_QUOTED = re.compile(f"[{_QUOTES}][^{_QUOTES}]*[{_QUOTES}]")
-_OPEN_QUOTE = re.compile(f"[{_QUOTES}]|\\s['‘][^'’]*$")  # noqa: RUF001
-_EDITED = re.compile(
-    r"\s*\u200e?<(?=[^<>]*(?:\s|[^\x00-\x7f]))[^<>\n:]{0,40}(?:edit|bearbeitet|modif|bewerkt|redi[gq]|muok"
-    r"|uprav|szerkeszt|επεξεργ|изме|редак|düzenle|تعديل|ویرایش|נער[כך]|एडिट|संपादित|編集|编辑|編輯|수정|편집"
-    r"|chỉnh sửa|แก้ไข|uređen|измењ)[^<>\n:]{0,40}>\s*\Z",
-    re.IGNORECASE,
-)
-"""What stands behind the text of an edited message."""
-
-
 def author_and_text(author: str | None, text: str) -> tuple[str | None, str]:
     """Return who wrote a message and what, without the notice that it was edited.
 
@@ -167,32 +189,6 @@ def author_and_text(author: str | None, text: str) -> tuple[str | None, str]:
     if _OPEN_QUOTE.search(_QUOTED.sub("", author)):
         return None, f"{author}: {text}"
     return author.rstrip(), _EDITED.sub("", text)
-
-
-SERVICE = "whatsapp"
-FIRST_YEAR = 2009
-LINE_MAX_BYTES = 1024 * 1024
-_OMITTED = re.compile(
-    rf"{MARKS}(?:<(?=[^<>]*(?:\s|[^\x00-\x7f]))[^<>\n:]{{5,60}}>|[^\n<>:]{{2,30}}\b(?:omitted|weggelassen"
-    r"|ausgelassen|omitid[oa]s?|absente?s?|omiss?es?|omess[oaie]|ocultad?[oa]s?|weggelaten|utelämnad|pominięt[oay]"
-    r"|utelatt|udeladt|пропущен[оаы]?)|[^\n<>:]{0,20}(?:已省略|已略過|省略|생략됨?|생략된 \S+))\s*(?:\n|$)",
-    re.IGNORECASE,
-)
-"""What stands for a file that the export was made without, in the language of the phone."""
-_CHAT_NAME = re.compile(
-    r"WhatsApp[ -_]?Chat(?:[ _]?-[ _]?|[ _](?:with|mit|con|avec|de|met|com|med|z)[ _])(.+)",
-    re.IGNORECASE,
-)
-_COPY_NUMBER = re.compile(r"\s*\(\d{1,2}\)$")
-"""Browsers and phones add this to the name of a second download."""
-_MEDIA_NAME = re.compile(
-    r"(?:IMG|VID|PTT|AUD|DOC|STK)-\d{8}-WA\d+|\d{8}-[A-Z]+-\d{4}|\d{8}-.+", re.I
-)
-_FILE_NAME = re.compile(
-    rf"\A{MARKS}([^<>:/\n]{{1,200}}\.[A-Za-z0-9]{{2,5}}) \([^()]{{3,40}}\)"
-    r"|<[^:<>\n]{2,20}: ([^<>:/\n]{1,200}\.[A-Za-z0-9]{2,5})>\s*\Z"
-)
-"""A file at the start of a message (Android), or at its end after a caption (iOS)."""
 
 
 def _claim(files: ExportFiles) -> list[ExportFile]:

@@ -34,6 +34,55 @@ DATES, AS_WRITTEN = "dates", "as-written"
 _CHECKED_DATES = 200
 _CHECKING_SECONDS = 2.0
 _YEAR = re.compile(r"\d{4}(?=-)")
+_MONTHS = (
+    "jan ene gen янв sty oca tam led", "feb fev фев lut sub hel uno",
+    "mar mrz mrt maa mart мар bre", "apr avr abr апр kwi nis huh dub",
+    "may mai mei mag maj май мая tou kve", "jun juin giu июн cze haz kes cvn cerv lipa lipn",
+    "jul juil lug июл lip tem hei cvc cervene cervenc srpan srpnj",
+    "aug avg aou ago авг sie agu elo srpen srpna", "sep set сен wrz eyl syy zar",
+    "oct okt out ott окт paz eki lok rij", "nov ноя lis kas marr", "dec dez dic des дек gru ara jou pro",
+)  # fmt: skip
+_NUMBER_BY_MONTH = {
+    name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()
+}
+_NAMED = re.compile(
+    r"(?:[^\W\d]{2,9}\.?,?\s+)?(?:(?P<day>\d{1,2})(?:st|nd|rd|th|er|\.)?[\s./-]*(?:de\s+)?(?P<month>[^\W\d_]{3,12})"
+    r"|(?P<month_first>[^\W\d_]{3,10})\.?\s+(?P<day_second>\d{1,2})(?:st|nd|rd|th)?)"
+    r"\.?,?[\s./'-]*(?:de\s+)?(?P<year>\d{4}|\d{2})?(?!\d)",
+    re.IGNORECASE,
+)
+_CJK = re.compile(r"(\d{4})\s*[年년]\s*(\d{1,2})\s*[月월]\s*(\d{1,2})\s*[日일]")
+_ERA = re.compile(
+    r"(?:(?P<reiwa>令和|R)|(?P<heisei>平成|H)|昭和|S)\s*(?P<year>\d{1,2}|元)\s*[年./-]\s*(?P<month>\d{1,2})"
+    r"\s*[月./-]\s*(?P<day>\d{1,2})(?!\d)",
+    re.IGNORECASE,
+)
+"""A year of an era of Japan, whose first one has a name."""
+_CROATIAN_OCTOBER = re.compile(r"\d{1,2}\.\s*listopada", re.IGNORECASE)
+"""Without the dot it is a day of November in Polish."""
+_LAST_YEAR = 2200
+_WEEKDAY = re.compile(r"^[^\W\d]{2,10}[.,]*\s+(?=\d)")
+_CLOCK = re.compile(
+    r"(?P<before>[^\W\d]{2}\s+)?(?<!\d)(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?"
+    r"(?:\s?(?P<after>[ap]\.?\s?m\.?))?(?P<zone>(?:\s+\(?\S{1,12}\)?)?)\s*$",
+    re.IGNORECASE,
+)
+_AFTERNOON = {"pm", "오후", "下午", "午後"}
+_MORNING = {"am", "오전", "上午", "午前"}
+_OFFSET = re.compile(r"(?:GMT|UTC|Z)?([+-])(\d{1,2})(?::?(\d{2}))?")
+_WEEKDAY_BEFORE = re.compile(r"^[^\W\d]{2,15}\.?,\s+")
+_JOINERS = re.compile(
+    r"(?:,|\s(?:at|um|à|a las|alle|om|às|kl\.?|\u043e|\u0433\.?))+\s*$", re.IGNORECASE
+)
+_YEAR_LAST_NUMERIC = re.compile(r"\d{1,2}\s*[/-]\s*\d{1,2}\s*[/-]\s*\d{2,4}")
+_ZONES = {
+    "UTC": 0, "GMT": 0, "Z": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "MEZ": 1, "MESZ": 2, "EET": 2,
+    "EEST": 3, "OEZ": 2, "OESZ": 3, "MSK": 3, "PST": -8, "PDT": -7, "MST": -7, "MDT": -6, "EST": -5,
+    "EDT": -4, "AKST": -9, "AKDT": -8, "HST": -10, "NZST": 12, "NZDT": 13, "AEST": 10, "AEDT": 11,
+    "ACST": 9.5, "ACDT": 10.5, "AWST": 8, "JST": 9, "KST": 9, "SGT": 8, "HKT": 8, "BRT": -3, "SAST": 2,
+    "PKT": 5, "WIB": 7,
+}  # fmt: skip
+"""Offsets in hours of names that only one zone has. BST, IST, CST and AST have several."""
 
 
 class WrittenDate(NamedTuple):
@@ -210,36 +259,6 @@ def unix_to_iso(seconds: object) -> str | None:
         return None
 
 
-_MONTHS = (
-    "jan ene gen янв sty oca tam led", "feb fev фев lut sub hel uno",
-    "mar mrz mrt maa mart мар bre", "apr avr abr апр kwi nis huh dub",
-    "may mai mei mag maj май мая tou kve", "jun juin giu июн cze haz kes cvn cerv lipa lipn",
-    "jul juil lug июл lip tem hei cvc cervene cervenc srpan srpnj",
-    "aug avg aou ago авг sie agu elo srpen srpna", "sep set сен wrz eyl syy zar",
-    "oct okt out ott окт paz eki lok rij", "nov ноя lis kas marr", "dec dez dic des дек gru ara jou pro",
-)  # fmt: skip
-_NUMBER_BY_MONTH = {
-    name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()
-}
-_NAMED = re.compile(
-    r"(?:[^\W\d]{2,9}\.?,?\s+)?(?:(?P<day>\d{1,2})(?:st|nd|rd|th|er|\.)?[\s./-]*(?:de\s+)?(?P<month>[^\W\d_]{3,12})"
-    r"|(?P<month_first>[^\W\d_]{3,10})\.?\s+(?P<day_second>\d{1,2})(?:st|nd|rd|th)?)"
-    r"\.?,?[\s./'-]*(?:de\s+)?(?P<year>\d{4}|\d{2})?(?!\d)",
-    re.IGNORECASE,
-)
-_CJK = re.compile(r"(\d{4})\s*[年년]\s*(\d{1,2})\s*[月월]\s*(\d{1,2})\s*[日일]")
-_ERA = re.compile(
-    r"(?:(?P<reiwa>令和|R)|(?P<heisei>平成|H)|昭和|S)\s*(?P<year>\d{1,2}|元)\s*[年./-]\s*(?P<month>\d{1,2})"
-    r"\s*[月./-]\s*(?P<day>\d{1,2})(?!\d)",
-    re.IGNORECASE,
-)
-"""A year of an era of Japan, whose first one has a name."""
-_CROATIAN_OCTOBER = re.compile(r"\d{1,2}\.\s*listopada", re.IGNORECASE)
-"""Without the dot it is a day of November in Polish."""
-_LAST_YEAR = 2200
-_WEEKDAY = re.compile(r"^[^\W\d]{2,10}[.,]*\s+(?=\d)")
-
-
 def normalize(text: str) -> str:
     """Return the date in numbers. A month in words is unambiguous, so its date becomes ISO 8601."""
     text = unicodedata.normalize("NFKC", text).strip().strip("'\"")
@@ -288,29 +307,6 @@ def detect_order(
         year_may_be_first=True,
         is_japanese=is_japanese,
     )
-
-
-_CLOCK = re.compile(
-    r"(?P<before>[^\W\d]{2}\s+)?(?<!\d)(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?"
-    r"(?:\s?(?P<after>[ap]\.?\s?m\.?))?(?P<zone>(?:\s+\(?\S{1,12}\)?)?)\s*$",
-    re.IGNORECASE,
-)
-_AFTERNOON = {"pm", "오후", "下午", "午後"}
-_MORNING = {"am", "오전", "上午", "午前"}
-_OFFSET = re.compile(r"(?:GMT|UTC|Z)?([+-])(\d{1,2})(?::?(\d{2}))?")
-_WEEKDAY_BEFORE = re.compile(r"^[^\W\d]{2,15}\.?,\s+")
-_JOINERS = re.compile(
-    r"(?:,|\s(?:at|um|à|a las|alle|om|às|kl\.?|\u043e|\u0433\.?))+\s*$", re.IGNORECASE
-)
-_YEAR_LAST_NUMERIC = re.compile(r"\d{1,2}\s*[/-]\s*\d{1,2}\s*[/-]\s*\d{2,4}")
-_ZONES = {
-    "UTC": 0, "GMT": 0, "Z": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "MEZ": 1, "MESZ": 2, "EET": 2,
-    "EEST": 3, "OEZ": 2, "OESZ": 3, "MSK": 3, "PST": -8, "PDT": -7, "MST": -7, "MDT": -6, "EST": -5,
-    "EDT": -4, "AKST": -9, "AKDT": -8, "HST": -10, "NZST": 12, "NZDT": 13, "AEST": 10, "AEDT": 11,
-    "ACST": 9.5, "ACDT": 10.5, "AWST": 8, "JST": 9, "KST": 9, "SGT": 8, "HKT": 8, "BRT": -3, "SAST": 2,
-    "PKT": 5, "WIB": 7,
-}  # fmt: skip
-"""Offsets in hours of names that only one zone has. BST, IST, CST and AST have several."""
 
 
 def to_utc(value: object) -> str | None:

@@ -53,148 +53,12 @@ _READ_ERRORS = (
     OSError,
     UnicodeError,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ZipMember:
-    """A file of an archive. ``issue`` says why it cannot be read, if so.
-
-    All members share one open archive: opening it again would parse the directory again.
-    """
-
-    name: str
-    size: int
-    checksum: str
-    archive: zipfile.ZipFile
-    info: zipfile.ZipInfo
-    modified_at: datetime | None
-    issue: Issue | None
-
-    @contextmanager
-    def open(self) -> Iterator[IO[bytes]]:
-        with self.archive.open(self.info) as stream:
-            yield stream
-
-
-@contextmanager
-def convert_errors() -> Iterator[None]:
-    """Convert every error of reading a file or an archive to ``UnreadableError``."""
-    try:
-        yield
-    except _READ_ERRORS as error:
-        raise UnreadableError(ReceiptCode.DAMAGED, detail=type(error).__name__) from error
-
-
-def is_zip(path: Path) -> bool:
-    """Return whether the file begins as a zip archive does.
-
-    ``zipfile.is_zipfile`` looks at the end, and a mailbox can end with an attached archive.
-    """
-    with path.open("rb") as stream:
-        return stream.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
-
-
-def list_members(path: Path) -> list[ZipMember]:
-    """Return the files of an archive, and of the archives in it if it has nothing else.
-
-    Raises ``UnreadableError`` when the file is no archive, or is a zip bomb as a whole.
-    """
-    with path.open("rb") as stream:
-        members = _list(stream, path)
-    if not members or not all(_is_archive(member) for member in members):
-        return members
-    return [each for member in members for each in _list_nested(member)]
-
-
-def _is_archive(member: ZipMember) -> bool:
-    return member.issue is None and member.name.lower().endswith(".zip")
-
-
-def _list_nested(member: ZipMember) -> list[ZipMember]:
-    """Return the files of an archive in an archive, such as a part of an export of Notion.
-
-    It is copied to a temporary file, since reading a list at the end of a stream is slow.
-    """
-    if member.size > NESTED_MAX_BYTES:
-        return [replace(member, issue=Issue(ReceiptCode.PACKED_OTHERWISE))]
-    try:
-        with NamedTemporaryFile() as spool:
-            with convert_errors(), member.open() as stream:
-                copyfileobj(stream, spool)
-                spool.flush()
-            return _list(spool, Path(spool.name))
-    except UnreadableError as error:
-        return [replace(member, issue=error.issue)]
-
-
-def _list(stream: IO[bytes], path: Path) -> list[ZipMember]:
-    """Raises ``UnreadableError``."""
-    with convert_errors():
-        if _directory_bytes(stream) > DIRECTORY_MAX_BYTES:
-            raise UnreadableError(ReceiptCode.ZIP_BOMB)
-        packed = stream.seek(0, os.SEEK_END)
-        archive = zipfile.ZipFile(path)
-    members = [_member(archive, info) for info in archive.infolist() if not info.is_dir()]
-    if _is_bomb(sum(member.size for member in members if member.issue is None), packed):
-        raise UnreadableError(ReceiptCode.ZIP_BOMB)
-    return members
-
-
-def _directory_bytes(stream: IO[bytes]) -> int:
-    """Return the size of the central directory; the larger if ZIP and ZIP64 records disagree."""
-    stream.seek(max(0, stream.seek(0, os.SEEK_END) - _END_RECORDS_MAX_BYTES))
-    tail = stream.read()
-    end = tail.rfind(b"PK\x05\x06")
-    zip64 = tail[max(0, end - 76) : end] if end >= 76 else b""
-    sizes = [int.from_bytes(tail[end + 12 : end + 16], "little")] if end >= 0 else []
-    if zip64.startswith(b"PK\x06\x06"):
-        sizes.append(int.from_bytes(zip64[40:48], "little"))
-    return max((size for size in sizes if size != 0xFFFFFFFF), default=0)
-
-
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> ZipMember:
-    checksum = f"{info.CRC:08x}"
-    issue = _find_issue(info)
-    modified_at = _member_time(info)
-    return ZipMember(info.filename, info.file_size, checksum, archive, info, modified_at, issue)
-
-
-def _find_issue(info: zipfile.ZipInfo) -> Issue | None:
-    if _is_unsafe(info):
-        return Issue(ReceiptCode.UNSAFE_NAME)
-    if info.flag_bits & 0x1:
-        return Issue(ReceiptCode.ENCRYPTED)
-    if info.compress_type not in _BOUNDED_METHODS:
-        return Issue(ReceiptCode.PACKED_OTHERWISE)
-    if _is_bomb(info.file_size, info.compress_size):
-        return Issue(ReceiptCode.ZIP_BOMB)
-    return None
-
-
-def _is_unsafe(info: zipfile.ZipInfo) -> bool:
-    name = info.orig_filename.replace("\\", "/")
-    is_link = (info.external_attr >> 16) & 0o170000 == 0o120000
-    return is_link or name.startswith("/") or ".." in name.split("/") or name[1:2] == ":"
-
-
-def _is_bomb(unpacked: int, packed: int) -> bool:
-    return unpacked > RATIO_CHECKED_FROM_BYTES and unpacked > packed * MAX_COMPRESSION_RATIO
-
-
-def _member_time(info: zipfile.ZipInfo) -> datetime | None:
-    try:
-        return datetime(*info.date_time, tzinfo=UTC)
-    except ValueError:
-        return None
-
-
 PLAUSIBLE_YEARS = range(1971, 2101)
 """Other years come from a wrong unit or epoch."""
 HEAD_BYTES = 8 * 1024
 MAX_CACHED_HEADS = 1_000
 """Every importer looks at the head of every file, and a Maildir has very many files."""
 _EDGE_BYTES = 64 * 1024
-
 MAILDIR_PARTS = ("cur", "new")
 MAILDIR_NAME = re.compile(r"\d{9,11}\.[^/]+")
 """Names of messages in a Maildir begin with a time."""
@@ -213,8 +77,16 @@ DOCUMENT_SUFFIXES = (
     ".numbers",
 )
 """Zip archives that are one document."""
-
 Opener = Callable[[], AbstractContextManager[IO[bytes]]]
+
+
+@contextmanager
+def convert_errors() -> Iterator[None]:
+    """Convert every error of reading a file or an archive to ``UnreadableError``."""
+    try:
+        yield
+    except _READ_ERRORS as error:
+        raise UnreadableError(ReceiptCode.DAMAGED, detail=type(error).__name__) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +165,7 @@ def open_export(path: Path) -> Export:
             return _open_folder(path)
         if not path.is_file():
             raise UnreadableError(ReceiptCode.CANNOT_OPEN)
-        if is_zip(path) and path.suffix.lower() not in DOCUMENT_SUFFIXES:
+        if _is_zip(path) and path.suffix.lower() not in DOCUMENT_SUFFIXES:
             return _open_archive(path)
         return _export(path, [_export_file(path.resolve(), path.name)])
     except OSError:
@@ -441,19 +313,115 @@ def _edge_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
+Member = tuple[ExportFile, Issue | None]
+"""A file of an archive, and why it cannot be read, if so."""
+
+
 def _open_archive(path: Path) -> Export:
     files, unreadable = [], []
     # Of several members with one name the last is the current one, so it must come first.
-    for member in reversed(list_members(path)):
-        name = _printable(member.name)
-        if member.issue is not None:
-            unreadable.append((name, member.issue))
-        elif not _is_hidden_member(name):
-            files.append(
-                ExportFile(name, member.size, member.open, member.checksum, member.modified_at)
-            )
+    for file, issue in reversed(_list_members(path)):
+        if issue is not None:
+            unreadable.append((file.name, issue))
+        elif not _is_hidden_member(file.name):
+            files.append(file)
     files.sort(key=lambda file: file.name)
     return _export(path, files, tuple(unreadable))
+
+
+def _is_zip(path: Path) -> bool:
+    """Return whether the file begins as a zip archive does.
+
+    ``zipfile.is_zipfile`` looks at the end, and a mailbox can end with an attached archive.
+    """
+    with path.open("rb") as stream:
+        return stream.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
+
+
+def _list_members(path: Path) -> list[Member]:
+    """Return the files of an archive, and of the archives in it if it has nothing else.
+
+    Raises ``UnreadableError`` when the file is no archive, or is a zip bomb as a whole.
+    """
+    with path.open("rb") as stream:
+        members = _list(stream, path)
+    if all(issue is None and file.suffix == ".zip" for file, issue in members):
+        return [each for file, _ in members for each in _list_nested(file)]
+    return members
+
+
+def _list_nested(file: ExportFile) -> list[Member]:
+    """Return the files of an archive in an archive, such as a part of an export of Notion.
+
+    It is copied to a temporary file, since reading a list at the end of a stream is slow.
+    """
+    if file.size > NESTED_MAX_BYTES:
+        return [(file, Issue(ReceiptCode.PACKED_OTHERWISE))]
+    try:
+        with NamedTemporaryFile() as spool:
+            with file.open() as stream:
+                copyfileobj(stream, spool)
+                spool.flush()
+            return _list(spool, Path(spool.name))
+    except UnreadableError as error:
+        return [(file, error.issue)]
+
+
+def _list(stream: IO[bytes], path: Path) -> list[Member]:
+    """Raises ``UnreadableError``. The members share one archive, whose directory is parsed once."""
+    with convert_errors():
+        if _directory_bytes(stream) > DIRECTORY_MAX_BYTES:
+            raise UnreadableError(ReceiptCode.ZIP_BOMB)
+        packed = stream.seek(0, os.SEEK_END)
+        archive = zipfile.ZipFile(path)
+    members = [_member(archive, info) for info in archive.infolist() if not info.is_dir()]
+    if _is_bomb(sum(file.size for file, issue in members if issue is None), packed):
+        raise UnreadableError(ReceiptCode.ZIP_BOMB)
+    return members
+
+
+def _directory_bytes(stream: IO[bytes]) -> int:
+    """Return the size of the central directory; the larger if ZIP and ZIP64 records disagree."""
+    stream.seek(max(0, stream.seek(0, os.SEEK_END) - _END_RECORDS_MAX_BYTES))
+    tail = stream.read()
+    end = tail.rfind(b"PK\x05\x06")
+    zip64 = tail[max(0, end - 76) : end] if end >= 76 else b""
+    sizes = [int.from_bytes(tail[end + 12 : end + 16], "little")] if end >= 0 else []
+    if zip64.startswith(b"PK\x06\x06"):
+        sizes.append(int.from_bytes(zip64[40:48], "little"))
+    return max((size for size in sizes if size != 0xFFFFFFFF), default=0)
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
+    try:
+        modified_at = datetime(*info.date_time, tzinfo=UTC)
+    except ValueError:
+        modified_at = None
+    name, opener = _printable(info.filename), partial(archive.open, info)
+    file = ExportFile(name, info.file_size, opener, f"{info.CRC:08x}", modified_at)
+    return file, _find_issue(info)
+
+
+def _find_issue(info: zipfile.ZipInfo) -> Issue | None:
+    if _is_unsafe(info):
+        return Issue(ReceiptCode.UNSAFE_NAME)
+    if info.flag_bits & 0x1:
+        return Issue(ReceiptCode.ENCRYPTED)
+    if info.compress_type not in _BOUNDED_METHODS:
+        return Issue(ReceiptCode.PACKED_OTHERWISE)
+    if _is_bomb(info.file_size, info.compress_size):
+        return Issue(ReceiptCode.ZIP_BOMB)
+    return None
+
+
+def _is_unsafe(info: zipfile.ZipInfo) -> bool:
+    name = info.orig_filename.replace("\\", "/")
+    is_link = (info.external_attr >> 16) & 0o170000 == 0o120000
+    return is_link or name.startswith("/") or ".." in name.split("/") or name[1:2] == ":"
+
+
+def _is_bomb(unpacked: int, packed: int) -> bool:
+    return unpacked > RATIO_CHECKED_FROM_BYTES and unpacked > packed * MAX_COMPRESSION_RATIO
 
 
 def _printable(name: str) -> str:

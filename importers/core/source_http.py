@@ -35,6 +35,10 @@ URL_CHARACTERS = "%/:=&?~#+!$,;'@()*[]"
 CERTIFICATES = (
     "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
 )  # fmt: skip
+DAV = "{DAV:}"
+MULTISTATUS = 207
+LISTING_MAX_BYTES = 16 * 1024 * 1024
+XML_HEADERS = {"Content-Type": "application/xml; charset=utf-8"}
 
 
 class TooLargeError(Exception):
@@ -253,12 +257,6 @@ def require_success(response: HttpResponse) -> None:
     if response.status in (404, 410):
         raise SourceError(ProblemCode.NOT_FOUND)
     raise SourceError(ProblemCode.SERVER_REFUSED, f"HTTP {response.status}")
-
-
-DAV = "{DAV:}"
-MULTISTATUS = 207
-LISTING_MAX_BYTES = 16 * 1024 * 1024
-XML_HEADERS = {"Content-Type": "application/xml; charset=utf-8"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,12 @@ _BLOCK_ELEMENTS = (
     "address, article, aside, blockquote, dd, div, dl, dt, fieldset, figure, footer, form, h1, h2,"
     " h3, h4, h5, h6, header, hr, li, main, nav, ol, p, pre, section, table, tr, ul"
 )
+MAX_TEXTS = 200
+_LANGUAGE_MAX_CHARS = 4_000
+MIN_WORDS = 8
+_WORD = re.compile(r"[^\W\d_]+")
+# The data alone: the modules of search load libraries that a sandbox has no memory for.
+_DATA = Path(evidence.__file__).parent / "search" / "analysis" / "stop_words.toml"
 
 
 def strip_tags(source: str) -> str:
@@ -288,14 +294,6 @@ def _western_codec(sample: bytes) -> str | None:
         codec for codec, has, lacks in _NEIGHBORS if has.search(text) and not lacks.search(text)
     )
     return next(fits, "cp1252")
-
-
-MAX_TEXTS = 200
-_LANGUAGE_MAX_CHARS = 4_000
-MIN_WORDS = 8
-_WORD = re.compile(r"[^\W\d_]+")
-# The data alone: the modules of search load libraries that a sandbox has no memory for.
-_DATA = Path(evidence.__file__).parent / "search" / "analysis" / "stop_words.toml"
 
 
 def detect_language(texts: Iterable[str | None]) -> str:

@@ -18,6 +18,16 @@ _RICH_TOKEN = re.compile(
     r"<<|<(param|comment)>.{0,300}?</\1>|<(/?)([a-z0-9-]{1,60})>|\n+", re.IGNORECASE | re.DOTALL
 )
 _RICH_TEXTS = {"lt": "<", "nl": "\n", "np": "\n", "paragraph": "\n"}
+STUB_MAX_CHARS = 1_000
+NOTICE_MAX_CHARS = 500
+_NOTICE = re.compile(
+    r"\bx?html\b|browser|navigat|navegador|webbl|przegl|браузер|ブラウザ|浏览器|瀏覽器", re.I
+)
+_LINK = re.compile(r"\(?https?://\S+")
+_ALTERNATIVE = "multipart/alternative"
+_DISPLAYED_TYPES = ("text/plain", "text/html", *RICH_TYPES)
+_CONTENT_ID = re.compile(r"""(?<=["'(=])cid:([^"'()<>\s]{1,500})""", re.I)
+HTML_MAX_CHARS = 4_000_000
 
 
 def rich_to_text(text: str, media_type: str) -> str:
@@ -54,20 +64,6 @@ def join_flowed(text: str, *, deletes_space: bool) -> str:
             lines.append(f"{quote} {content}" if quote else content)
         flows_at = quote if content.endswith(" ") and content != "-- " else None
     return "\n".join(lines)
-
-
-STUB_MAX_CHARS = 1_000
-NOTICE_MAX_CHARS = 500
-_NOTICE = re.compile(
-    r"\bx?html\b|browser|navigat|navegador|webbl|przegl|браузер|ブラウザ|浏览器|瀏覽器", re.I
-)
-_LINK = re.compile(r"\(?https?://\S+")
-_ALTERNATIVE = "multipart/alternative"
-_DISPLAYED_TYPES = ("text/plain", "text/html", *RICH_TYPES)
-
-
-_CONTENT_ID = re.compile(r"""(?<=["'(=])cid:([^"'()<>\s]{1,500})""", re.I)
-HTML_MAX_CHARS = 4_000_000
 
 
 class DisplayedText(NamedTuple):

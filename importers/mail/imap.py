@@ -43,6 +43,7 @@ DISCARDED = frozenset(("\\trash", "\\junk"))
 """A message that is moved there counts as deleted."""
 MAX_ARRIVALS = 5_000
 """If more messages came to a folder that is not read, none is deleted in this pass."""
+_MESSAGE_ID = re.compile(rb"^message-id:(.*(?:\r?\n[ \t].*)*)", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -283,9 +284,6 @@ def _digest(header: bytes) -> str:
     """Return a digest of the Message-ID, or of nothing if there is none."""
     found = _MESSAGE_ID.search(header.partition(b"\r\n\r\n")[0] + b"\r\n")
     return sha256(b"".join(found[1].split()) if found else b"").hexdigest()[:12]
-
-
-_MESSAGE_ID = re.compile(rb"^message-id:(.*(?:\r?\n[ \t].*)*)", re.IGNORECASE | re.MULTILINE)
 
 
 def _item(folder: Folder, message: FetchedMessage) -> ExportItem:

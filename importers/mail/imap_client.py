@@ -26,6 +26,9 @@ _REFUSED = re.compile(
     r"AUTHENTICATIONFAILED|AUTHORIZATIONFAILED|EXPIRED|PRIVACYREQUIRED|CONTACTADMIN"
 )
 _UNAVAILABLE = re.compile(r"UNAVAILABLE|INUSE|LIMIT|SERVERBUG")
+SPECIAL_USES = frozenset(
+    ("\\all", "\\archive", "\\drafts", "\\flagged", "\\junk", "\\sent", "\\trash")
+)
 
 
 class Folder(NamedTuple):
@@ -146,11 +149,6 @@ class Mailbox:
         if answer != "OK":
             raise SourceError(ProblemCode.SERVER_REFUSED)
         return list(data)
-
-
-SPECIAL_USES = frozenset(
-    ("\\all", "\\archive", "\\drafts", "\\flagged", "\\junk", "\\sent", "\\trash")
-)
 
 
 @contextmanager

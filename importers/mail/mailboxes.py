@@ -37,6 +37,33 @@ from importers.core.text import detect_language
 from importers.mail.records import MailboxMetadata, message_text, parse_message
 
 _DIGEST_BYTES = 8
+BLOCK_BYTES = 256 * 1024
+MAX_SAMPLED = 40
+MESSAGE_MAX_BYTES = 48 * 1024 * 1024
+"""Mail servers accept about half of it."""
+_SEPARATOR_START = b"\nFrom "
+_SEPARATOR_MAX_BYTES = 1_000
+# A sender and a date, as in "From ida@example.org Mon Jan  5 08:30:00 2026". Text rarely has both.
+_SEPARATOR = re.compile(
+    rb"From [^\r\n]{0,400}?(?:\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? [^\r\n]{0,60}?|\b\d{4}-\d\d-\d\d[T ])"
+    rb"\d\d?:\d\d[^\r\n]*\r?(?:$|\n(?P<header>[!-9;-~]+[ \t]*:)|\n(?=\r?\n|>?From |$))"
+)
+_QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
+_MBOX_START = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,64}From [^\r\n]*\d\d:\d\d[^\r\n]*\r?\n[!-9;-~]+:")
+# Google Takeout writes an id instead of the sender into the separator, and its labels before the mail.
+_TAKEOUT_SEPARATOR = re.compile(rb"From \d{1,20}@xxx ")
+_TAKEOUT_START = re.compile(
+    rb"\s{0,64}From \d{1,20}@xxx [^\r\n]*\r?\nX-GM-THRID:[^\r\n]*\r?\nX-Gmail-Labels:"
+)
+_MAILDIR_FLAGS = re.compile(r"[:;!]2,([A-Za-z]*)$")
+"""Windows cannot store a colon in a name."""
+_EMLX_START = re.compile(rb"\s*(\d{1,10})[ \t]*\r?\n")
+_EMLX_FLAGS = re.compile(rb"<key>flags</key>\s*<integer>(\d{1,19})</integer>")
+_HEADER_START = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*){0,40}?"
+    rb"(?:message-id|received|from|date|mime-version|return-path|subject|delivered-to):",
+    re.IGNORECASE,
+)
 
 
 def leave_out_twins(read: Reader) -> Reader:
@@ -79,21 +106,6 @@ class _Digests:
 
     def _at(self, number: int) -> bytes:
         return self._content[number * _DIGEST_BYTES : (number + 1) * _DIGEST_BYTES]
-
-
-BLOCK_BYTES = 256 * 1024
-MAX_SAMPLED = 40
-MESSAGE_MAX_BYTES = 48 * 1024 * 1024
-"""Mail servers accept about half of it."""
-
-_SEPARATOR_START = b"\nFrom "
-_SEPARATOR_MAX_BYTES = 1_000
-# A sender and a date, as in "From ida@example.org Mon Jan  5 08:30:00 2026". Text rarely has both.
-_SEPARATOR = re.compile(
-    rb"From [^\r\n]{0,400}?(?:\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? [^\r\n]{0,60}?|\b\d{4}-\d\d-\d\d[T ])"
-    rb"\d\d?:\d\d[^\r\n]*\r?(?:$|\n(?P<header>[!-9;-~]+[ \t]*:)|\n(?=\r?\n|>?From |$))"
-)
-_QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
 
 class MboxMessage(NamedTuple):
@@ -211,23 +223,6 @@ class _Window:
         del self._buffer[BLOCK_BYTES:end]
         self._skipped += count
         return count
-
-
-_MBOX_START = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,64}From [^\r\n]*\d\d:\d\d[^\r\n]*\r?\n[!-9;-~]+:")
-# Google Takeout writes an id instead of the sender into the separator, and its labels before the mail.
-_TAKEOUT_SEPARATOR = re.compile(rb"From \d{1,20}@xxx ")
-_TAKEOUT_START = re.compile(
-    rb"\s{0,64}From \d{1,20}@xxx [^\r\n]*\r?\nX-GM-THRID:[^\r\n]*\r?\nX-Gmail-Labels:"
-)
-_MAILDIR_FLAGS = re.compile(r"[:;!]2,([A-Za-z]*)$")
-"""Windows cannot store a colon in a name."""
-_EMLX_START = re.compile(rb"\s*(\d{1,10})[ \t]*\r?\n")
-_EMLX_FLAGS = re.compile(rb"<key>flags</key>\s*<integer>(\d{1,19})</integer>")
-_HEADER_START = re.compile(
-    rb"(?:\xef\xbb\xbf)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*){0,40}?"
-    rb"(?:message-id|received|from|date|mime-version|return-path|subject|delivered-to):",
-    re.IGNORECASE,
-)
 
 
 def _is_mbox(file: ExportFile) -> bool:

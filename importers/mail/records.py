@@ -22,6 +22,25 @@ from importers.mail.headers import HeaderFields, decode_encoded_words, parse_dat
 from importers.mail.mime import MimePart, parse_mime
 
 MEDIA_TYPE = "application/ms-tnef"
+_MESSAGE_TYPE = "message/rfc822"
+UNREAD_LABELS = frozenset((
+    "unread", "ungelesen", "non lu", "non lus", "non lue", "non lues", "messages non lus",
+    "no leído", "no leídos", "no leido", "no leidos", "sin leer", "non letti", "non letto",
+    "da leggere", "ongelezen", "não lida", "não lidas", "não lido", "não lidos", "por ler",
+    "nieprzeczytane", "nieprzeczytany", "непрочитанные", "непрочитанное", "непрочитані", "未読",
+    "未读", "未讀", "읽지않음", "읽지 않음", "안읽음", "olästa", "oläst", "uleste", "ulest", "ulæste",
+    "ulæst", "lukematta", "lukemattomat", "okunmadı", "okunmamış", "okunmayan", "nepřečtené",  # noqa: RUF001
+    "nepřečteno", "neprečítané", "olvasatlan", "necitite", "necitit", "μη αναγνωσμένα",
+    "αδιάβαστα", "غير مقروءة", "غير مقروء", "לא נקראו", "לא נקרא", "chưa đọc", "belum dibaca",
+    "ยังไม่ได้อ่าน", "अपठित", "no llegits", "neprebrano", "nepročitano", "непрочетени",
+    "непрочитано", "neskaitytas", "nelasīts", "lugemata", "ólesið",
+))  # fmt: skip
+"""What Gmail calls mail that was not read, in the languages of its users."""
+_LINK = re.compile(r"(?:https?://|www\.|cid:|mailto:)[^\s<>()\[\]]*")
+_NOT_LETTERS = re.compile(r"[\W_]+")
+DIGESTED_CHARS = 1_000
+_IGNORED_IN_KEY = b" \t\r\n>"
+_HASH_BLOCK_BYTES = 1024 * 1024
 
 
 class TnefContent(NamedTuple):
@@ -50,27 +69,6 @@ def parse_tnef(content: bytes) -> TnefContent | None:
     if header["body"] == "html":
         return TnefContent(files, html_to_text(body), body)
     return TnefContent(files, body.strip(), "")
-
-
-_MESSAGE_TYPE = "message/rfc822"
-UNREAD_LABELS = frozenset((
-    "unread", "ungelesen", "non lu", "non lus", "non lue", "non lues", "messages non lus",
-    "no leído", "no leídos", "no leido", "no leidos", "sin leer", "non letti", "non letto",
-    "da leggere", "ongelezen", "não lida", "não lidas", "não lido", "não lidos", "por ler",
-    "nieprzeczytane", "nieprzeczytany", "непрочитанные", "непрочитанное", "непрочитані", "未読",
-    "未读", "未讀", "읽지않음", "읽지 않음", "안읽음", "olästa", "oläst", "uleste", "ulest", "ulæste",
-    "ulæst", "lukematta", "lukemattomat", "okunmadı", "okunmamış", "okunmayan", "nepřečtené",  # noqa: RUF001
-    "nepřečteno", "neprečítané", "olvasatlan", "necitite", "necitit", "μη αναγνωσμένα",
-    "αδιάβαστα", "غير مقروءة", "غير مقروء", "לא נקראו", "לא נקרא", "chưa đọc", "belum dibaca",
-    "ยังไม่ได้อ่าน", "अपठित", "no llegits", "neprebrano", "nepročitano", "непрочетени",
-    "непрочитано", "neskaitytas", "nelasīts", "lugemata", "ólesið",
-))  # fmt: skip
-"""What Gmail calls mail that was not read, in the languages of its users."""
-_LINK = re.compile(r"(?:https?://|www\.|cid:|mailto:)[^\s<>()\[\]]*")
-_NOT_LETTERS = re.compile(r"[\W_]+")
-DIGESTED_CHARS = 1_000
-_IGNORED_IN_KEY = b" \t\r\n>"
-_HASH_BLOCK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,12 @@ _TEXTS = frozenset(
     )
 )
 _DATA = "data"
+_TODO = re.compile(
+    r"<en-todo\b([^<>]{0,200})>|<li\b[^<>]{0,300}--en-checked:\s*(true|false)[^<>]{0,300}>", re.I
+)
+_CHECKED = re.compile(r"checked\s*=\s*[\"']true", re.I)
+_ENCRYPTED = re.compile(r"<en-crypt\b[^<>]*>[^<]*</en-crypt>", re.I)
+_PROLOG = re.compile(r"\s*(?:<\?xml[^<>]*\?>\s*)?(?:<!DOCTYPE[^<>]*>)?", re.I)
 
 
 @dataclass(slots=True)
@@ -149,14 +155,6 @@ def iter_notes(stream: IO[bytes]) -> Iterator[EnexNote]:
     """Yield the notes. Raises ``UnreadableError`` at damage, after the notes before it."""
     collector = _NoteCollector()
     return iter_collected(stream, collector.parser.Parse, collector.notes)
-
-
-_TODO = re.compile(
-    r"<en-todo\b([^<>]{0,200})>|<li\b[^<>]{0,300}--en-checked:\s*(true|false)[^<>]{0,300}>", re.I
-)
-_CHECKED = re.compile(r"checked\s*=\s*[\"']true", re.I)
-_ENCRYPTED = re.compile(r"<en-crypt\b[^<>]*>[^<]*</en-crypt>", re.I)
-_PROLOG = re.compile(r"\s*(?:<\?xml[^<>]*\?>\s*)?(?:<!DOCTYPE[^<>]*>)?", re.I)
 
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:

@@ -33,6 +33,15 @@ WAITING_SECONDS = 300
 """Pause before an export that only its owner can explain is looked at again."""
 
 PathStamp = tuple[int, int, float]
+OnRun = Callable[[ImportRun], object]
+BUSY_SECONDS = 10.0
+"""Pause before an upload is tried again whose export another process is importing."""
+MAX_OWNERS = 4
+"""Owners whose exports are imported at once, in turn. Each takes a sandbox and its memory."""
+OTHER_OWNERS = "owners"
+"""The folder in the watched folder that has a folder for each other owner, named by their id."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -94,20 +103,6 @@ def _stamp(path: Path) -> PathStamp:
     files = [file.lstat() for file in (path.rglob("*") if path.is_dir() else [path])]
     latest = max((file.st_mtime for file in files), default=path.stat().st_mtime)
     return len(files), sum(file.st_size for file in files), latest
-
-
-logger = logging.getLogger(__name__)
-
-OnRun = Callable[[ImportRun], object]
-
-BUSY_SECONDS = 10.0
-"""Pause before an upload is tried again whose export another process is importing."""
-
-MAX_OWNERS = 4
-"""Owners whose exports are imported at once, in turn. Each takes a sandbox and its memory."""
-
-OTHER_OWNERS = "owners"
-"""The folder in the watched folder that has a folder for each other owner, named by their id."""
 
 
 class ImportWorker:

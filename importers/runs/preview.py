@@ -36,6 +36,11 @@ from importers.runs.store import (
     load_options,
 )
 
+MAX_TABLES_NAMED = 3
+MAX_DRY_RUN_RECEIPTS = 10_000
+MAX_SKIPPED_SHOWN = 5
+MAX_RECEIPTS_SHOWN = 20
+
 
 @dataclass(frozen=True, slots=True)
 class ExportPart:
@@ -221,11 +226,6 @@ def unknown_tables(preview: ExportPreview) -> ChoiceNeeded | None:
     return ChoiceNeeded(question, evidence=[], flag="--column date=NAME --column amount=NAME")
 
 
-MAX_TABLES_NAMED = 3
-
-MAX_DRY_RUN_RECEIPTS = 10_000
-
-
 @dataclass(slots=True)
 class DryRunResult:
     """What an import would store."""
@@ -263,10 +263,6 @@ def _count_items(result: DryRunResult, feed: RecordFeed, spool: AttachmentSpool)
         result.totals.add(item.summaries)
         result.duplicates += item.duplicates
         result.receipts += pending_receipts(item)[: MAX_DRY_RUN_RECEIPTS - len(result.receipts)]
-
-
-MAX_SKIPPED_SHOWN = 5
-MAX_RECEIPTS_SHOWN = 20
 
 
 def format_size(count: int) -> str:

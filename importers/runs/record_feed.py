@@ -27,6 +27,13 @@ from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader, Sandb
 from importers.runs.import_totals import ImportTotals, RecordSummary
 from importers.runs.store import PendingReceipt
 
+SMALL_FILES = 32
+"""Files of at most CHUNK_BYTES that are stored together."""
+SPOOL_MAX_BYTES = 256 * 1024 * 1024
+"""With more bytes on disk, the feed pauses until the files are stored."""
+SLICE_SECONDS = 10.0
+"""Time after which the imports of other owners have their turn."""
+
 
 class SpooledFile(NamedTuple):
     """A file in the spool, with the line of its record."""
@@ -108,10 +115,6 @@ class AttachmentSpool:
         self._file.close()
 
 
-SMALL_FILES = 32
-"""Files of at most CHUNK_BYTES that are stored together."""
-
-
 def store_files(
     spool: AttachmentSpool, files: Iterable[SpooledFile], *, connection_id: str, now: datetime
 ) -> list[SpooledFile]:
@@ -143,14 +146,6 @@ def store_files(
                 )
                 stored.add(blob.blob_id)
     return [file for file in new if file.blob_id in stored]
-
-
-SPOOL_MAX_BYTES = 256 * 1024 * 1024
-"""With more bytes on disk, the feed pauses until the files are stored."""
-
-
-SLICE_SECONDS = 10.0
-"""Time after which the imports of other owners have their turn."""
 
 
 @dataclass(slots=True)

@@ -27,6 +27,8 @@ from importers.models import WaitingExport
 RETENTION_SECONDS = 7 * 24 * 3600
 NAME_MAX_BYTES = 150
 _ID = re.compile(r"upl_[0-9a-f]{24}")
+_DISMISSED = "dismissed"
+"""The answer to a question that the owner dismissed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,10 +214,6 @@ def _write(folder: Path, state: UploadState) -> None:
     draft = folder / f"state.{secrets.token_hex(4)}"
     draft.write_text(json.dumps(asdict(state)))
     draft.replace(folder / "state.json")
-
-
-_DISMISSED = "dismissed"
-"""The answer to a question that the owner dismissed."""
 
 
 def list_waiting(owner_id: str) -> list[WaitingExport]:

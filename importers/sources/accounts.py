@@ -30,6 +30,9 @@ from importers.registry import find_source
 from importers.sources import account_store, oauth, outcome
 
 LOOKUP_SECONDS = 5.0
+MAX_CHARS = 1_000
+MAX_CONTAINERS = 2_000
+_HOST = re.compile(r"(?!-)[a-z0-9_.-]{1,253}|\[?[0-9a-f:]+\]?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,6 @@ def find_server(address: str, service: str) -> str:
     if not host:  # the domain says that it has none
         return ""
     return host if best.port == 443 else f"{host}:{best.port}"
-
-
-MAX_CHARS = 1_000
-MAX_CONTAINERS = 2_000
-_HOST = re.compile(r"(?!-)[a-z0-9_.-]{1,253}|\[?[0-9a-f:]+\]?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,14 @@ from importers.registry import find_source
 from importers.sources import account_store
 
 SETTING = "daily_megabytes"
+JITTER = 0.1
+"""Share by which intervals differ, so that accounts do not all start at once."""
+SPREAD = timedelta(minutes=5)
+FIRST_DELAY = timedelta(minutes=1)
+MAX_DELAY = timedelta(hours=6)
+MAX_NOTES = 50
+
+logger = logging.getLogger(__name__)
 
 
 def is_reached(account: SourceAccount, *, now: datetime, more: int = 0) -> bool:
@@ -43,17 +51,6 @@ def _bytes_of(account: SourceAccount, now: datetime) -> int:
 
 def _day(now: datetime) -> str:
     return now.date().isoformat()
-
-
-JITTER = 0.1
-"""Share by which intervals differ, so that accounts do not all start at once."""
-
-SPREAD = timedelta(minutes=5)
-FIRST_DELAY = timedelta(minutes=1)
-MAX_DELAY = timedelta(hours=6)
-MAX_NOTES = 50
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)

@@ -49,6 +49,13 @@ BATCH_ITEMS = 400
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_SECONDS = 2.0
 
+MAX_RUNS = 4
+"""Accounts that are read at once."""
+MAX_FIRST_RUNS = 2
+"""Accounts that are read for the first time at once. They take long, and a processor each."""
+WAIT_SECONDS = 1.0
+RETRY_SECONDS = 30.0
+
 logger = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int], object]
@@ -257,18 +264,6 @@ class _AccountRun:
             self._spool, files, connection_id=self._account.connection_id, now=self._now
         )
         self.report.files += sum(declares_files(self._declaration, file.stream) for file in stored)
-
-
-MAX_RUNS = 4
-"""Accounts that are read at once."""
-
-MAX_FIRST_RUNS = 2
-"""Accounts that are read for the first time at once. They take long, and a processor each."""
-
-WAIT_SECONDS = 1.0
-RETRY_SECONDS = 30.0
-
-logger = logging.getLogger(__name__)
 
 
 def read_accounts() -> Iterator[object]:

@@ -33,6 +33,12 @@ from importers.core.source import Change
 from importers.models import ImportRun, SourceAccount, SyncedItem
 from importers.sources.account_store import SYNCED_STATUSES
 
+MAX_RECORDS = 50
+MAX_SHARE = 0.2
+"""More records of a container than both are deleted only if the owner agrees."""
+StoreFiles = Callable[[frozenset[str]], object]
+"""Stores the files of the records but those with these keys, which were not stored."""
+
 
 @dataclass(frozen=True, slots=True)
 class SeenItem:
@@ -132,11 +138,6 @@ def _rename(record: SyncedRecord, key: str) -> SyncedRecord:
     return replace(record, key=key, data=orjson.dumps({**data, "id": key}))
 
 
-MAX_RECORDS = 50
-MAX_SHARE = 0.2
-"""More records of a container than both are deleted only if the owner agrees."""
-
-
 @dataclass(frozen=True, slots=True)
 class Deletions:
     """Items whose records to delete. ``held``: what the owner is asked, as it is stored."""
@@ -211,10 +212,6 @@ def answer_deletions(
 
 class SyncStopped(Exception):  # noqa: N818 - not an error
     """The owner paused or erased the connection, or another process reads it."""
-
-
-StoreFiles = Callable[[frozenset[str]], object]
-"""Stores the files of the records but those with these keys, which were not stored."""
 
 
 def store_batch(

@@ -49,6 +49,32 @@ from importers.core.text import (
 _FIELDS = ("title", "by", "collection", "url", "at", "is_day_only", "duration_s", "profile", "device",
            "place", "in_reply_to", "text")  # fmt: skip
 _LINES = ("title", "by", "collection", "url", "profile", "device", "place")
+key = partial(record_key, "a_")
+"""Return the key of an activity of a service, by what it is."""
+YOUTUBE = "YouTube"
+_VERBS = {
+    "Searched for": "searched", "Watched": "watched", "Viewed": "viewed", "Visited": "visited",
+    "Listened to": "listened", "Used": "used", "Said": "said", "Prompted": "prompted", "Asked": "asked",
+    "Liked": "liked", "Disliked": "disliked", "Saved": "saved", "Subscribed to": "subscribed",
+    "Directions to": "directions", "Read": "read", "Opened": "opened", "Played": "played",
+}  # fmt: skip
+"""Verbs that begin an English title. Entries in other languages are known by their address."""
+_VERB = re.compile(rf"({'|'.join(_VERBS)})\s+(?=\S)")
+_VIDEO_PATHS = ("/watch", "/shorts/", "/live/", "/embed/")
+_YOUTUBE = ("youtube.com", "youtu.be")
+_SEARCH_PARAMETERS = ("search_query", "q", "query")
+READ_SIZE = 256 * 1024
+ENTRY_MAX_BYTES = 2 * 1024 * 1024
+STYLE_MAX_BYTES = 512 * 1024
+_ENTRY = b'<div class="outer-cell'
+_HEADER = re.compile(r"<p class=\"mdl-typography--title\">(.*?)<", re.S)
+_BODY = re.compile(r"<div class=\"content-cell[^\"]*body-1\">(.*?)</div>", re.S)
+_CAPTION = re.compile(r"<div class=\"content-cell[^\"]*caption\">(.*)", re.S)
+_BREAK = re.compile(r"<br\s*/?>", re.I)
+_LINK = re.compile(r"<a\s[^<>]*?href=\"([^\"]*)\"[^<>]*>(.*?)</a>", re.S | re.I)
+_TAG = re.compile(r"<[^<>]*>")
+_CLOCK = re.compile(r"\d[:.]\d{2}[:.]\d{2}(?!\d)")
+_MOMENT_MAX_CHARS = 60
 
 
 class Repeats:
@@ -63,10 +89,6 @@ class Repeats:
         self._number = self._number + 1 if identity == self._identity else 1
         self._identity = identity
         return self._number
-
-
-key = partial(record_key, "a_")
-"""Return the key of an activity of a service, by what it is."""
 
 
 def add_activity(item: ParsedItem, *, key: str, service: str, kind: str, **fields: Any) -> None:
@@ -90,9 +112,6 @@ def subscription(service: str, *, channel: str, name: str, url: str | None) -> P
             "url": url,
         },
     )
-
-
-YOUTUBE = "YouTube"
 
 
 def find_table(file: ExportFile) -> Callable[[Row], ParsedItem] | None:
@@ -188,19 +207,6 @@ _TABLES = (
 )
 
 
-_VERBS = {
-    "Searched for": "searched", "Watched": "watched", "Viewed": "viewed", "Visited": "visited",
-    "Listened to": "listened", "Used": "used", "Said": "said", "Prompted": "prompted", "Asked": "asked",
-    "Liked": "liked", "Disliked": "disliked", "Saved": "saved", "Subscribed to": "subscribed",
-    "Directions to": "directions", "Read": "read", "Opened": "opened", "Played": "played",
-}  # fmt: skip
-"""Verbs that begin an English title. Entries in other languages are known by their address."""
-_VERB = re.compile(rf"({'|'.join(_VERBS)})\s+(?=\S)")
-_VIDEO_PATHS = ("/watch", "/shorts/", "/live/", "/embed/")
-_YOUTUBE = ("youtube.com", "youtu.be")
-_SEARCH_PARAMETERS = ("search_query", "q", "query")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """An entry; ``number`` counts equal entries. ``link_text`` is the text of its first link."""
@@ -271,20 +277,6 @@ def _by_address(entry: Entry) -> tuple[str, str | None]:
     if words and is_search and (is_youtube or ".google." in f".{host}"):
         return "searched", words
     return "", None
-
-
-READ_SIZE = 256 * 1024
-ENTRY_MAX_BYTES = 2 * 1024 * 1024
-STYLE_MAX_BYTES = 512 * 1024
-_ENTRY = b'<div class="outer-cell'
-_HEADER = re.compile(r"<p class=\"mdl-typography--title\">(.*?)<", re.S)
-_BODY = re.compile(r"<div class=\"content-cell[^\"]*body-1\">(.*?)</div>", re.S)
-_CAPTION = re.compile(r"<div class=\"content-cell[^\"]*caption\">(.*)", re.S)
-_BREAK = re.compile(r"<br\s*/?>", re.I)
-_LINK = re.compile(r"<a\s[^<>]*?href=\"([^\"]*)\"[^<>]*>(.*?)</a>", re.S | re.I)
-_TAG = re.compile(r"<[^<>]*>")
-_CLOCK = re.compile(r"\d[:.]\d{2}[:.]\d{2}(?!\d)")
-_MOMENT_MAX_CHARS = 60
 
 
 def is_page(file: ExportFile) -> bool:
