@@ -1,14 +1,18 @@
 """No part of an Office document is lost, and nothing that was deleted from one is read."""
 
 import io
+import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from importers.core.file_texts import extract_office_text
+from importers.core.results import ReceiptCode
 from tests.importers.imports import receipts, records, run
 from tests.importers.needs import OFFICE, OPEN_DOCUMENTS, WORD_FILES, optional_module
 
@@ -580,3 +584,27 @@ def test_texts_that_are_named_like_old_office_files(
 
     assert records("documents")[0]["text"].split() == ["Grüße", "€", "end"]
     assert receipts() == set()
+
+
+def test_attachment_has_its_text(tmp_path: Path) -> None:
+    message = EmailMessage()
+    message["From"], message["Message-ID"] = "a@example.org", "<1@x>"
+    message.set_content("See the file")
+    message.add_attachment(
+        word(p(r("The rent is 900 €."))),
+        maintype="application",
+        subtype="octet-stream",
+        filename="a.docx",
+    )
+    (tmp_path / "a.eml").write_bytes(bytes(message))
+
+    run(tmp_path / "a.eml")
+
+    assert records("attachments")[0]["text"] == "The rent is 900 €."
+
+
+def test_receipt_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = word(p(r("A")))
+    monkeypatch.setitem(sys.modules, "mammoth", None)
+
+    assert extract_office_text(content).issue is ReceiptCode.NEEDS_OFFICE
