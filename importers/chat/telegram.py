@@ -144,7 +144,12 @@ def _message(
     is_service = message.get("type") == "service"
     action = _action(message) if is_service else ""
     files = list(_message_files(message, result, media, item))
-    texts = (*_origin(message), _said(message), *_shared_texts(message), action)
+    texts = (
+        *_origin(message),
+        _text(message.get("text")) or _text(message.get("text_entities")),
+        *_shared_texts(message),
+        action,
+    )
     text = "\n".join(filter(None, texts))
     if not text and not files:
         item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=_unread(message))
@@ -166,10 +171,6 @@ def _message(
         files=files,
     )
     return item
-
-
-def _said(message: dict[str, Any]) -> str:
-    return _text(message.get("text")) or _text(message.get("text_entities"))
 
 
 def _reply_to(message: dict[str, Any], conversation: records.Conversation) -> str | None:

@@ -314,14 +314,10 @@ def to_utc(value: object) -> str | None:
     if not isinstance(value, str) or len(value) > 40:
         return None
     try:
-        moment = datetime.fromisoformat(value.strip().removesuffix(" UTC") + _utc_suffix(value))
+        moment = datetime.fromisoformat(re.sub(" UTC$", "+00:00", value.strip()))
         return _iso(moment) if moment.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None
-
-
-def _utc_suffix(value: str) -> str:
-    return "+00:00" if value.strip().endswith(" UTC") else ""
 
 
 def _iso(moment: datetime) -> str:

@@ -104,7 +104,7 @@ class _Run:
                 self._start_again(state, status)
             self._total += max(0, status.messages - state.messages)
             is_late = not status.mod_seq and state.flags_hour != self._hour
-            if is_late or state.retired or _fingerprint(state) != _fingerprint_of(status):
+            if is_late or state.retired or _fingerprint(state) != _fingerprint(status):
                 yield folder, status
 
     def _follow_new(self) -> None:
@@ -253,12 +253,8 @@ class _Run:
         return Checkpoint(state, self._done, self._total, ends_pass=ends_pass)
 
 
-def _fingerprint(state: FolderState) -> tuple[int, int, int]:
-    return state.next_uid, state.messages, state.mod_seq
-
-
-def _fingerprint_of(status: FolderStatus) -> tuple[int, int, int]:
-    return status.next_uid, status.messages, status.mod_seq
+def _fingerprint(folder: FolderState | FolderStatus) -> tuple[int, int, int]:
+    return folder.next_uid, folder.messages, folder.mod_seq
 
 
 def _groups(sizes: Sequence[FetchedMessage]) -> Iterator[list[FetchedMessage]]:

@@ -137,15 +137,7 @@ def _subscription(row: Row) -> ParsedItem:
     return ParsedItem([subscription(YOUTUBE, channel=channel, name=name, url=url)])
 
 
-def _comment(row: Row) -> ParsedItem:
-    return _message(row, "comment", kind="commented")
-
-
-def _chat_message(row: Row) -> ParsedItem:
-    return _message(row, "live chat", kind="chatted")
-
-
-def _message(row: Row, noun: str, *, kind: str) -> ParsedItem:
+def _message(row: Row, *, noun: str, kind: str) -> ParsedItem:
     item = ParsedItem()
     message_id = row.get(f"{noun} id", "").strip()
     if not message_id:
@@ -202,8 +194,14 @@ def _segment_text(segment: dict[str, object]) -> str:
 
 _TABLES = (
     (("channel id", "channel url", "channel title"), _subscription),
-    (("comment id", "comment create timestamp", "comment text"), _comment),
-    (("live chat id", "live chat create timestamp", "live chat text"), _chat_message),
+    (
+        ("comment id", "comment create timestamp", "comment text"),
+        partial(_message, noun="comment", kind="commented"),
+    ),
+    (
+        ("live chat id", "live chat create timestamp", "live chat text"),
+        partial(_message, noun="live chat", kind="chatted"),
+    ),
 )
 
 
