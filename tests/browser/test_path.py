@@ -101,7 +101,7 @@ def set_up(visitor: Visitor, name: str = "alice") -> None:
 
 
 def import_mailbox(visitor: Visitor, mails: Path) -> None:
-    visitor.press("Import")
+    visitor.press("Import an export")
     wait_for(visitor.browser, "Send exports as you downloaded them")
     visitor.browser.find_element(By.NAME, "file").send_keys(str(mails))
     visitor.press("Send")

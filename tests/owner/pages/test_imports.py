@@ -221,9 +221,9 @@ def test_choices_show_how_the_files_own_values_are_read(
 
 def test_an_unrecognized_file_cannot_be_imported(world: "World", alice: Browser) -> None:
     unknown = send(alice, "photo.raw", b"\0\1\2")
-    assert "Import Look again" not in unknown.text
+    assert "Import it" not in unknown.text
     assert "choose the kind below" in unknown.text
-    assert "Import Look again" in send(alice, "WhatsApp Chat with Jonas.txt", CHAT).text
+    assert "Import it" in send(alice, "WhatsApp Chat with Jonas.txt", CHAT).text
 
 
 def test_page_speaks_of_itself_and_not_of_the_command_line(world: "World", alice: Browser) -> None:
