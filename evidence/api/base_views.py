@@ -91,6 +91,8 @@ class PublicView(APIView):
                 message=f"This server supports PDPP-Version {PDPP_VERSION}.", param="PDPP-Version"
             )
         super().initial(request, *args, **kwargs)
+        if not hasattr(self, str(request.method).lower()):
+            self.http_method_not_allowed(request, *args, **kwargs)
         self.query = read_parameters(
             request._request,  # noqa: SLF001 - its query string
             self.owner_methods.get(str(request.method), self.parameters),
@@ -307,8 +309,7 @@ class GrantedView(PublicView):
             self.caller = scope
 
     @override
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        super().initial(request, *args, **kwargs)
+    def check_permissions(self, request: Request) -> None:
         scope = self.caller
         if scope is None:
             raise AuthenticationRequired
@@ -321,7 +322,12 @@ class GrantedView(PublicView):
             note_use(scope.token_id, now=timezone.now())
         elif needs_owner and scope.kind is not TokenKind.OWNER:
             raise WrongTokenKind(message="This route requires an owner token.")
-        self.scope = scope
+
+    @override
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        assert self.caller is not None  # noqa: S101 - else check_permissions has refused
+        self.scope = scope = self.caller
         query = self.query
         named = query.connection_id if isinstance(query, OneConnection) else None
         self.affected_grants = self._affected_grants(kwargs.get("stream"), named)
