@@ -329,6 +329,9 @@ class PageForm(ByteLimits):
     )
 
 
+EXTENSIONS = tuple(PageForm.model_fields)
+"""Parameters that the contract does not have; the metadata of the protected resource offers them."""
+
 # A model per route.
 
 

@@ -8,11 +8,10 @@ from evidence import record_ids
 from evidence.page_cutter import dumps
 from evidence.parameters import NameList
 from mcp_adapter.errors import error_from_response
-from mcp_adapter.rest import RestResponse
+from mcp_adapter.rest import METADATA_PATH, RestResponse
 from mcp_adapter.tool import Call, Result, Tool, own_text, tool_arguments
 
 SUBSCRIPTIONS_PATH = "/v1/event-subscriptions"
-METADATA_PATH = "/.well-known/oauth-protected-resource"
 SUBSCRIPTION = tool_arguments(own_text("subscription_id", "sub_…", required=True))
 
 WRITES = {

@@ -12,6 +12,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import httpx2
 import orjson
 
+from evidence.parameters import EXTENSIONS
+
+METADATA_PATH = "/.well-known/oauth-protected-resource"
+EXTENSIONS_MEMBER = "pdpp_extension_parameters"
+BLOBS_PATH = "/v1/blobs/"
 Params: TypeAlias = Sequence[tuple[str, str]]
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -65,11 +70,15 @@ Authenticate: TypeAlias = Callable[[str | None], object]
 
 
 class HttpRest:
-    """The REST API of a remote server; the authority is the bearer itself."""
+    """The REST API of a remote server; the authority is the bearer itself.
+
+    Parameters that the contract does not have are sent only to a server whose metadata offers them.
+    """
 
     def __init__(self, provider_url: str, *, client: httpx2.Client | None = None) -> None:
         self._injected_client = client
         self._origin = provider_url.rstrip("/")
+        self._extensions: frozenset[str] | None = None
 
     @cached_property
     def _client(self) -> httpx2.Client:
@@ -89,9 +98,23 @@ class HttpRest:
         repeated = [
             (name, part)
             for name, value in params
+            if name not in EXTENSIONS or name in self._offered()
             for part in (value.split(",") if name == "fields" else [value])
         ]
         return self._request("GET", path, authority, headers=headers, params=repeated)
+
+    def _offered(self) -> frozenset[str]:
+        """Return the parameters beyond the contract that the server offers, asked once."""
+        if self._extensions is None:
+            try:
+                response = self._client.get(f"{self._origin}{METADATA_PATH}")
+            except httpx2.HTTPError:
+                return frozenset()  # asked again with the next request
+            metadata = _parse_body(response.content)
+            offered = metadata.get(EXTENSIONS_MEMBER) if isinstance(metadata, dict) else None
+            names = offered if isinstance(offered, list) else []
+            self._extensions = frozenset(name for name in names if isinstance(name, str))
+        return self._extensions
 
     def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, authority: object
@@ -114,9 +137,9 @@ class HttpRest:
             response = self._client.request(method, url, headers=headers, **options)
         except httpx2.HTTPError:
             return RestResponse(503, _unreachable())
-        return RestResponse(
-            response.status_code, _parse_body(response.content), {**response.headers}
-        )
+        is_blob = path.startswith(BLOBS_PATH) and response.is_success
+        body = response.content if is_blob else _parse_body(response.content)
+        return RestResponse(response.status_code, body, {**response.headers})
 
 
 def _parse_body(content: bytes) -> dict[str, Any] | bytes:

@@ -496,8 +496,9 @@ def read_page(
 ) -> Result:
     """Request a page and build its result.
 
-    A server that ignores the byte limits is asked again for as many items as fit. A single item that
-    still exceeds the budget is shrunk. Raises AdapterError if the page cannot be made to fit.
+    A server without byte limits is asked again for as many items as fit. If it ignores the limit too, the
+    first items are shown, without its cursor, which would pass over the others. A single item that still
+    exceeds the budget is shrunk. Raises AdapterError if the page cannot be made to fit.
     """
     body = request(params)
     result = build(body)
@@ -512,9 +513,26 @@ def read_page(
         count = max(len(first_items["data"]) if first_items else 0, 1)
         others = [(name, value) for name, value in params if name != "limit"]
         body = request([*others, ("limit", str(count))])
+        if len(body["data"]) > count:
+            body = _first_items(body, count)
         if budget.allows(result := build(body)):
             return result
     return _shrunk(body, build=build, budget=budget)
+
+
+_CURSORS = frozenset({"next_cursor", "next_changes_since", "links"})
+
+
+def _first_items(body: Body, count: int) -> Body:
+    """Return a page of a server that ignores the limit, cut, and how many items it had beyond."""
+    left = {"ended_by": "max_bytes", "left": len(body["data"]) - count}
+    kept = {name: body[name] for name in body if name not in _CURSORS}
+    return {
+        **kept,
+        "data": body["data"][:count],
+        "has_more": True,
+        "meta": body.get("meta", {}) | left,
+    }
 
 
 def _shrunk(body: Body, *, build: Callable[[Body], Result], budget: Budget) -> Result:

@@ -140,8 +140,7 @@ def _next_steps(
     if bookmark := page.get("next_changes_since"):
         name = "page" if page.get("has_more") else "changes"
         steps[name] = next_call("query_records", arguments, changes_since=bookmark)
-    elif page.get("has_more"):
-        cursor = page.get("next_cursor")
+    elif cursor := page.get("next_cursor"):
         steps["page"] = next_call("query_records", arguments, cursor=cursor)
     if not lean and (read := next((step for step in map(_first_cut, records) if step), None)):
         steps["read"] = read

@@ -1,9 +1,12 @@
 """query_records against a fake REST API."""
 
+from typing import Any
+
 import pytest
 
 from evidence import limits
 from evidence.page_cutter import json_size, wire_size
+from evidence.parameters import EXTENSIONS
 from mcp_adapter.rest import RestResponse
 from tests.mcp_adapter.fake_rest import FakeRest, error_response
 from tests.mcp_adapter.hosts import call, error_of, parsed_text, structured, text_of
@@ -230,3 +233,25 @@ def test_text_shows_warnings_and_sources() -> None:
         {"connection_id": "cin_work", "source": "Work mail (mailbox)", "records": 2},
         {"connection_id": "cin_home", "source": "Home mail (mailbox)", "records": 1},
     ]
+
+
+class IgnoresLimits(FakeRest):
+    """A server of another kind: it knows neither `limit` nor the parameters beyond the contract."""
+
+    def get(self, path: str, params: Any, *args: Any, **options: Any) -> RestResponse:
+        known = [pair for pair in params if pair[0] not in (*EXTENSIONS, "limit")]
+        return super().get(path, [*known, ("limit", "100")], *args, **options)
+
+
+def test_of_a_server_that_ignores_the_limit_the_first_records_are_shown() -> None:
+    mails = rest_with_mails(60, body="word " * 60)
+    result = call(IgnoresLimits(records=mails.records), "query_records", stream="messages", limit=5)
+
+    data = structured(result)["data"]
+    shown = [record["id"] for record in data["data"]]
+    assert shown == [f"m{n}" for n in range(len(shown))]
+    assert data["meta"]["ended_by"] == "max_bytes"
+    assert data["meta"]["left"] == 60 - len(shown) > 0
+    assert data["has_more"]
+    assert "next_cursor" not in data
+    assert "page" not in structured(result)["next"]

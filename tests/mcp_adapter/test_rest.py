@@ -53,6 +53,53 @@ def test_non_object_body_is_bytes(content: bytes) -> None:
     assert response.body == content
 
 
+@pytest.mark.parametrize("offered", [None, ["form", "max_bytes"], "form"])
+def test_parameters_beyond_the_contract_go_to_servers_that_offer_them(offered: object) -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(str(request.url.copy_with(scheme=None, host=None)))
+        if request.url.path == "/.well-known/oauth-protected-resource":
+            assert "authorization" not in request.headers
+            return httpx2.Response(200, json={"pdpp_extension_parameters": offered})
+        return httpx2.Response(200, json={"data": []})
+
+    rest = http_rest(answer)
+    params = [("q", "a"), ("form", "compact"), ("max_bytes", "9000"), ("max_line_bytes", "4000")]
+    for _ in range(2):
+        rest.get("/v1/search", params, "t")
+
+    sent = "&form=compact&max_bytes=9000" if isinstance(offered, list) else ""
+    assert [url for url in asked if "search" in url] == [f"/v1/search?q=a{sent}"] * 2
+    assert len(asked) == 3
+
+
+def test_a_server_whose_metadata_cannot_be_read_is_asked_again() -> None:
+    state = {"up": False}
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/v1/search":
+            return httpx2.Response(200, json={"sent": request.url.query.decode()})
+        if not state["up"]:
+            raise httpx2.ConnectError("down")
+        return httpx2.Response(200, json={"pdpp_extension_parameters": ["form"]})
+
+    rest = http_rest(answer)
+    without = rest.get("/v1/search", [("form", "compact")], "t").body
+    state["up"] = True
+    assert (without, rest.get("/v1/search", [("form", "compact")], "t").body) == (
+        {"sent": ""},
+        {"sent": "form=compact"},
+    )
+
+
+def test_a_blob_stays_as_it_is() -> None:
+    content = b'{"object": "record", "links": null, "records": [{"meta": null}]}'
+    rest = http_rest(lambda _request: httpx2.Response(200, content=content))
+
+    assert rest.get("/v1/blobs/blob_1", [], "t").body == content
+
+
 def test_redirect_is_not_followed() -> None:
     requests: list[str] = []
 

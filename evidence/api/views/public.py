@@ -14,6 +14,7 @@ from evidence.errors import NotFound
 from evidence.events.messages import CONTENT_TYPE, PDPP_VERSION, SECRET_PREFIX, SPEC_VERSION
 from evidence.events.subscription_state import BUSY_STATUSES, GONE_STATUS
 from evidence.models.events import Event
+from evidence.parameters import EXTENSIONS
 from evidence.read.changes import BEGINNING
 
 RESOURCE_NAME = "PDPP personal records"
@@ -50,6 +51,7 @@ class ProtectedResourceView(PublicView):
         if self.path:
             return {}
         return {
+            "pdpp_extension_parameters": EXTENSIONS,
             "pdpp_discovery_hints": {
                 "schema_endpoint": "/v1/schema",
                 "query_base": "/v1",

@@ -99,6 +99,7 @@ def test_the_root_document_adds_what_a_program_of_rest_needs(documents: HttpClie
         "pdpp_agent_discovery",
         "pdpp_core_query_base",
         "pdpp_discovery_hints",
+        "pdpp_extension_parameters",
         "pdpp_provider_connect_version",
         "pdpp_self_export_supported",
         "pdpp_token_kinds_supported",
