@@ -7,7 +7,7 @@ from django.urls import include, path
 
 from evidence.api.openapi.document import OpenApiPageView
 from evidence.api.views.connectors import ConnectorsView, ConnectorView
-from evidence.api.views.public import ProtectedResourceView
+from evidence.api.views.public import SKILL, ProtectedResourceView, SkillsView, SkillView
 from owner.site import owner_site
 from pdpp_site import views
 
@@ -24,6 +24,8 @@ urlpatterns = [
     path(METADATA, ProtectedResourceView.as_view()),
     path(f"{METADATA}/mcp", ProtectedResourceView.as_view(path="/mcp")),
     path(f"{METADATA}/mcp/events", ProtectedResourceView.as_view(path="/mcp/events")),
+    path(".well-known/skills/index.json", SkillsView.as_view()),
+    path(f".well-known/skills/{SKILL}/SKILL.md", SkillView.as_view()),
     path("", include("owner.urls")),
     path("admin/", owner_site.urls),
 ]

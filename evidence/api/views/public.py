@@ -1,7 +1,11 @@
-"""Views without a token: protected resource metadata (RFC 9728), the API index and unknown routes."""
+"""Views without a token: resource metadata (RFC 9728), a skill for agents, the API index and unknown routes."""
 
+import hashlib
 from typing import Any
 
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.views import View
 from rest_framework.request import Request
 from rest_framework.response import Response
 from typing_extensions import override
@@ -73,6 +77,32 @@ class ProtectedResourceView(PublicView):
         }
 
 
+SKILL = "read-personal-data"
+SKILLS_PATH = "/.well-known/skills"
+
+
+class SkillsView(PublicView):
+    """The catalog of skills for agents: what to know before they read here."""
+
+    def get(self, request: Request) -> Response:
+        text = _skill(requested_url(request))
+        described = text.partition("\ndescription: ")[2].partition("\n")[0]
+        digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        skill = {"name": SKILL, "description": described, "files": ["SKILL.md"], "digest": digest}
+        return Response({"skills": [skill]})
+
+
+class SkillView(View):
+    """The skill itself, as Markdown."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse(_skill(requested_url(request)), content_type="text/markdown")
+
+
+def _skill(origin: str) -> str:
+    return render_to_string("evidence/SKILL.md", {"origin": origin})
+
+
 class IndexView(PublicView):
     """Return links to the API's entry points."""
 
@@ -98,6 +128,9 @@ def _agents(origin: str) -> dict[str, Any]:
     return {
         "advisory": True,
         "recommended_flow": "pdpp connect",
+        "skill": f"{origin}{SKILLS_PATH}/{SKILL}/SKILL.md",
+        "skill_catalog": f"{origin}{SKILLS_PATH}/index.json",
+        "skill_name": SKILL,
         "cli": {
             "bin_name": "pdpp",
             "connect_command": f"pdpp connect {origin}",

@@ -1,8 +1,13 @@
 """What a client reads before it does anything, word for word."""
 
+import hashlib
+import re
+
 import pytest
 from django.test import Client as HttpClient
 from pytest_django import Settings
+
+from mcp_adapter.surfaces import TOOLS
 
 ORIGIN = "https://records.example"
 
@@ -72,6 +77,9 @@ def test_the_endpoint_for_agents_says_all_of_itself(documents: HttpClient) -> No
         "pdpp_agent_discovery": {
             "advisory": True,
             "recommended_flow": "pdpp connect",
+            "skill": f"{ORIGIN}/.well-known/skills/read-personal-data/SKILL.md",
+            "skill_catalog": f"{ORIGIN}/.well-known/skills/index.json",
+            "skill_name": "read-personal-data",
             "cli": {
                 "bin_name": "pdpp",
                 "connect_command": f"pdpp connect {ORIGIN}",
@@ -233,3 +241,23 @@ def test_other_addresses_are_closed_to_pages_of_other_origins(
     answer = documents.get(path, headers={"origin": "https://app.example"})
 
     assert "Access-Control-Allow-Origin" not in answer
+
+
+def test_the_skill_is_in_the_catalog_and_names_only_what_exists(documents: HttpClient) -> None:
+    discovery = documents.get("/.well-known/oauth-protected-resource").json()[
+        "pdpp_agent_discovery"
+    ]
+    answer = documents.get(discovery["skill"].removeprefix(ORIGIN))
+    [skill] = documents.get(discovery["skill_catalog"].removeprefix(ORIGIN)).json()["skills"]
+
+    text = answer.content.decode()
+    _, head, body = text.split("---\n", 2)
+    about = dict(line.split(": ", 1) for line in head.splitlines())
+    assert answer["Content-Type"].startswith("text/markdown")
+    assert about == {"name": skill["name"], "description": skill["description"]}
+    assert re.fullmatch("[a-z0-9-]{1,64}", about["name"])
+    assert len(about["description"]) <= 1_024
+    assert skill["digest"] == f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
+    assert f"{ORIGIN}/mcp" in body
+    called = set(re.findall(r"`(\w+)\(", body)) | {"query_records", "aggregate"}
+    assert called <= set(TOOLS)
