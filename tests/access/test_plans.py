@@ -98,7 +98,7 @@ def count_rows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
             return fetch(statement)
         with connection.cursor() as cursor:
             text = "EXPLAIN (ANALYZE, FORMAT JSON) " + statement.text
-            cursor.execute(text, statement.values)
+            cursor.execute(text, statement.values or None)
             [[explained_plan]] = cursor.fetchall()
         plan = json.loads(explained_plan) if isinstance(explained_plan, str) else explained_plan
         counts.append(sum(map(int, _rows(plan[0]["Plan"]))))

@@ -105,7 +105,9 @@ def test_all_ranking_strategies_return_the_same_pages(
     scaled({(search, "FREQUENT_COUNT"): 30})
     scaled({(matches, "SORT_IN_PYTHON_MAX"): 0, (matches, "SCORE_ALL_MAX"): 10**6})
     expected = paged(crowded, who, q)
-    assert len(expected[0]) == expected[1][0] > 7
+    found = expected[1][0]
+    assert found > 7
+    assert len(expected[0]) == (search.MOST_ANY_WORD if "unheardof" in q else found)
     untouched = {place: getattr(*place) for numbers in SCALE.values() for place in numbers}
     for strategy, numbers in SCALE.items():
         scaled({(matches, "SCORE_ALL_MAX"): 0, **untouched, **numbers})

@@ -8,7 +8,7 @@ from django.utils import timezone
 from evidence.errors import ConnectionNotFound
 from evidence.models.clients import Client
 from evidence.models.grants import AccessToken, Grant, Package
-from owner.grants import give_access_page
+from owner.grants import wizard
 from tests.access.test_narrowed_meanwhile import overtake
 from tests.owner.pages.browser import Browser, Form, Page
 from tests.owner.pages.giving import ADD, allow, at, bearers, give, of, review, what
@@ -466,7 +466,7 @@ def test_a_refusal_at_the_last_moment_comes_back_to_the_form_and_nothing_is_writ
     form.tick("Transactions")
     reviewed = review(alice, form)
     before = counts()
-    monkeypatch.setattr(give_access_page, "issue", refused)
+    monkeypatch.setattr(wizard, "issue", refused)
 
     page = allow(alice, reviewed.form)
 
