@@ -19,6 +19,8 @@ def test_the_ways_in_are_these() -> None:
         ".well-known/oauth-protected-resource",
         ".well-known/oauth-protected-resource/mcp",
         ".well-known/oauth-protected-resource/mcp/events",
+        ".well-known/skills/index.json",
+        ".well-known/skills/read-personal-data/SKILL.md",
         "",  # owner.urls
         "admin/",
     ]
