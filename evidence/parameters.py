@@ -109,11 +109,16 @@ class Parameters(BaseModel):
 
     def binding(self) -> dict[str, Any]:
         """Return the parameters that a cursor of this query is bound to."""
-        return {
-            name: sorted(value) if name == "filter" and value else value
-            for name, value in self
-            if shown(type(self), name).bound
-        }
+        values = {name: getattr(self, name) for name in self.bound_names()}
+        if values.get("filter"):
+            values["filter"] = sorted(values["filter"])
+        return values
+
+    @classmethod
+    @cache
+    def bound_names(cls) -> Sequence[str]:
+        """Return the names of the parameters that a cursor is bound to."""
+        return [name for name in cls.model_fields if shown(cls, name).bound]
 
 
 def _flat(schema: Json) -> Json:
