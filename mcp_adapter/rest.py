@@ -110,6 +110,8 @@ class HttpRest:
                 response = self._client.get(f"{self._origin}{METADATA_PATH}")
             except httpx2.HTTPError:
                 return frozenset()  # asked again with the next request
+            if response.is_server_error:
+                return frozenset()
             metadata = _parse_body(response.content)
             offered = metadata.get(EXTENSIONS_MEMBER) if isinstance(metadata, dict) else None
             names = offered if isinstance(offered, list) else []

@@ -74,12 +74,15 @@ def test_parameters_beyond_the_contract_go_to_servers_that_offer_them(offered: o
     assert len(asked) == 3
 
 
-def test_a_server_whose_metadata_cannot_be_read_is_asked_again() -> None:
+@pytest.mark.parametrize("is_reached", [True, False])
+def test_a_server_whose_metadata_cannot_be_read_is_asked_again(is_reached: bool) -> None:
     state = {"up": False}
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         if request.url.path == "/v1/search":
             return httpx2.Response(200, json={"sent": request.url.query.decode()})
+        if not state["up"] and is_reached:
+            return httpx2.Response(503, json={})
         if not state["up"]:
             raise httpx2.ConnectError("down")
         return httpx2.Response(200, json={"pdpp_extension_parameters": ["form"]})
