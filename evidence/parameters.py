@@ -24,6 +24,7 @@ QueryValues: TypeAlias = Mapping[str, Sequence[KeyedValue]]
 Metric = Literal["count", "count_distinct", "sum", "avg", "min", "max"]
 Granularity = Literal["minute", "hour", "day", "week", "month", "quarter", "year"]
 SearchMode = Literal["lexical", "semantic", "hybrid"]
+TEXT_CHARS = 8_192
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -214,7 +215,7 @@ def _is_list(value: Any) -> bool:
 
 # The values of a query string.
 
-Text = Annotated[str, Field(max_length=8_192)]
+Text = Annotated[str, Field(max_length=TEXT_CHARS)]
 Names = Annotated[list[str], Field(max_length=limits.QUERY_ARRAY_MAX * 8)]
 KeyedValues = Annotated[
     list[KeyedValue],
@@ -226,6 +227,7 @@ KeyedValues = Annotated[
 
 # The same in JSON, where a list and an object have types of their own.
 
+ShortText = Annotated[str, Field(min_length=1, max_length=4_000)]
 NameList = Annotated[
     list[Annotated[str, Field(min_length=1, pattern="^[^,]+$")]],
     Field(min_length=1, max_length=limits.QUERY_ARRAY_MAX),
@@ -443,7 +445,7 @@ class Aggregate(Connections, Selection, ByteLimits):
     group_by: Names | None = parameter(
         "The field to group by, or two. A group of two keys has keys, not key.",
         tools="Field, or two: a,b",
-        form=Text,
+        form=ShortText,
     )
     group_by_time: Text | None = parameter("The time field to group by.", tools="Time field")
     granularity: Granularity | None = parameter("The period; with group_by_time.", tools="")

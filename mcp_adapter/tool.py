@@ -26,14 +26,13 @@ from evidence.page_cutter import (
     shrink_record,
     wire_size,
 )
-from evidence.parameters import NameList, ParameterError, Parameters, shown
+from evidence.parameters import NameList, ParameterError, Parameters, ShortText, shown
 from evidence.record_ids import RecordRef, path_segment
 from mcp_adapter.errors import AdapterError, error_from_response
 from mcp_adapter.rest import NO_HEADERS, Params, Rest, RestResponse
 
 Arguments: TypeAlias = Mapping[str, Any]
 """Validated arguments by name, without those that were not given."""
-ShortText = Annotated[str, Field(min_length=1, max_length=4_000)]
 
 
 def own_text(name: str, description: str = "", *, required: bool = False) -> tuple[str, Any]:

@@ -26,6 +26,7 @@ from evidence.errors import (
     InvalidRequest,
 )
 from evidence.parameters import (
+    TEXT_CHARS,
     Connections,
     KeyedValue,
     OneConnection,
@@ -39,7 +40,6 @@ from evidence.read.expansion import Expansion
 from evidence.read.filters import parameter_name, parse_filters, parse_period
 from evidence.read.records import select_fields
 
-MAX_VALUE_LENGTH = 8_192
 MAX_VALUE_CHARS, MAX_VALUES_NAMED = 100, 3
 _NAME = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 ParametersT = TypeVar("ParametersT", bound=Parameters)
@@ -141,9 +141,9 @@ def _query_values(query: QueryDict) -> dict[str, list[KeyedValue]]:
         for value in values:
             if "\x00" in value:
                 raise InvalidRequest(message=f"{name} contains a NUL character.", param=name[:64])
-            if len(value) > MAX_VALUE_LENGTH:
+            if len(value) > TEXT_CHARS:
                 raise InvalidRequest(
-                    message=f"{name} takes at most {MAX_VALUE_LENGTH} characters.", param=name[:64]
+                    message=f"{name} takes at most {TEXT_CHARS} characters.", param=name[:64]
                 )
         found.setdefault(name, []).extend((keys, value) for value in values)
     return found

@@ -57,6 +57,7 @@ def test_unknown_argument_is_refused_with_nearest_name(
         ("query_records", {"stream": ["messages"]}, "stream"),
         ("query_records", {"stream": "messages", "expand_limit": {"a": 0}}, "expand_limit"),
         ("aggregate", {"stream": "messages", "metric": "median"}, "metric"),
+        ("aggregate", {"stream": "messages", "metric": "count", "group_by": ""}, "group_by"),
     ],
 )
 def test_invalid_value_is_refused_with_expected_value(
