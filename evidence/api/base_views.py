@@ -56,9 +56,9 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class Described(NamedTuple):
-    """What the OpenAPI document says of a method: the schema and status of its answer, and what it takes.
+    """How the OpenAPI document describes a method: the schema and status of its answer, and its request body.
 
-    `takes` is a media type, or the schema of a JSON body.
+    `takes` is the media type of the body, or the schema of a JSON body.
     """
 
     answers: str = ""

@@ -42,8 +42,8 @@ HitKey: TypeAlias = tuple[str, str, str]
 """connection_id, stream, record_key"""
 
 Spellings: TypeAlias = Mapping[str, Sequence[str]]
-WordWeights: TypeAlias = Mapping[str, int]
 """Alternative spellings of each query word."""
+WordWeights: TypeAlias = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

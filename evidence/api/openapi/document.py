@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evidence.api.base_views import Described, PublicView
-from evidence.api.openapi.schemas import SCHEMAS, WRITE_SCHEMAS, ref
+from evidence.api.openapi.schemas import SCHEMAS, ref
 from evidence.parameters import Parameters
 
 Json = dict[str, Any]
@@ -98,7 +98,7 @@ def document() -> Json:
             }
         },
         "components": {
-            "schemas": SCHEMAS | WRITE_SCHEMAS,
+            "schemas": SCHEMAS,
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }

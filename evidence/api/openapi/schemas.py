@@ -317,7 +317,7 @@ CLOSED: Json = {"additionalProperties": False}
 LINE_RECEIPT = obj(
     {"input_index": INTEGER, "code": STRING, "message": STRING, "receipt_id": STRING}
 )
-WRITE_SCHEMAS: dict[str, Json] = {
+SCHEMAS |= {
     "ConnectorList": obj({"object": {"const": "list"}, "data": array(ANY_OBJECT)}),
     "Connector": obj({"connector_id": STRING, "connector_key": STRING, "version": STRING}),
     "Declaration": ANY_OBJECT,
