@@ -149,7 +149,10 @@ def _prepare(importer: Importer, prefix: str, files: ExportFiles, options: Optio
         return prepared
     remembered: dict[str, str] = options.remembered.get(_ANSWERS) or {}
     answered: dict[str, str] = {}
-    names = _account_names(importer, files, prepared)
+    # Items that describe an account have no location.
+    items = (item for item in importer.read(files, prepared) if not item.location)
+    accounts = (each.data for each in _records(items) if each.stream == "accounts")
+    names = {each["id"]: each["name"] for each in accounts}
     unknown = [each for each in names if each not in stored.accounts and each not in remembered]
     if is_asked:
         answered = {account: target or account for account in names}
@@ -165,13 +168,6 @@ def _prepare(importer: Importer, prefix: str, files: ExportFiles, options: Optio
 
 def _plain(name: str) -> str:
     return " ".join(name.lower().split())
-
-
-def _account_names(importer: Importer, files: ExportFiles, options: Options) -> dict[str, str]:
-    """Return the names of the accounts of the files, whose items have no location."""
-    items = (item for item in importer.read(files, options) if not item.location)
-    accounts = (record.data for record in _records(items) if record.stream == "accounts")
-    return {account["id"]: account["name"] for account in accounts}
 
 
 def _bookings(

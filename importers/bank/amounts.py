@@ -131,18 +131,12 @@ def readings_by_separator(texts: Iterable[str]) -> dict[str, str]:
     example = next(filter(is_ambiguous, written), written[0] if written else None)
     if example is None:
         return {}
-    amounts = {
-        name: parse_amount(example, decimal_separator=mark) for name, mark in DECIMALS.items()
-    }
-    return {
-        name: f"{example} → {'no amount' if amount is None else format_plain(amount)}"
-        for name, amount in amounts.items()
-    }
-
-
-def format_plain(amount: Decimal) -> str:
-    """Return an amount with at least two digits after a decimal point."""
-    return f"{amount:.{max(2, -int(amount.normalize().as_tuple().exponent))}f}"
+    readings = {}
+    for name, mark in DECIMALS.items():
+        amount = parse_amount(example, decimal_separator=mark)
+        digits = 0 if amount is None else max(2, -int(amount.normalize().as_tuple().exponent))
+        readings[name] = f"{example} → {'no amount' if amount is None else f'{amount:.{digits}f}'}"
+    return readings
 
 
 def _separator(digits: str) -> str:

@@ -30,6 +30,11 @@ _NOT_BOOKED = ("PDNG", "INFO", "FUTR")
 _POSITION_DIGITS = 4
 """A shorter reference of an entry (NtryRef) is its position in one statement."""
 _CLOSING_BALANCES = ("CLBD", "CLAV")
+_CODES = frozenset(("CdtDbtInd", "Sts", "BookgDt", "BkTxCd", "RvslInd", "Cd"))
+"""Elements of an entry that its fields have, or that say nothing to its owner."""
+_WRAPPERS = frozenset(
+    ("NtryDtls", "TxDtls", "RltdPties", "Refs", "Pty", "Id", "Othr", "OrgId", "PrvtId", "Tp")
+)
 
 
 def _read_file(file: ExportFile) -> ExportItems:
@@ -110,29 +115,46 @@ def _transaction(entry: ET.Element, *, key: str, account: str) -> ParsedItem:
     parties = f"NtryDtls/TxDtls/RltdPties/{other}"
     names = {*_texts(entry, f"{parties}/Pty/Nm"), *_texts(entry, f"{parties}/Nm")}
     is_batch = len(names) > 1  # of several people none is the other side
-    item.records.append(
-        records.transaction_record(
-            key,
-            account=account,
-            on=on,
-            amount=amount,
-            currency=currency,
-            counterparty=None if is_batch else next(iter(names), None),
-            counterparty_account=None
-            if is_batch
-            else _text(entry, f"{parties}Acct/Id/IBAN", f"{parties}Acct/Id/Othr/Id"),
-            kind=_text(entry, "BkTxCd/Prtry/Cd", "BkTxCd/Domn/Fmly/SubFmlyCd"),
-            reference=_text(entry, "AcctSvcrRef", ".//EndToEndId"),
-            memo=_memo(entry),
-        )
+    fields = {
+        "counterparty": None if is_batch else next(iter(names), None),
+        "counterparty_account": None
+        if is_batch
+        else _text(entry, f"{parties}Acct/Id/IBAN", f"{parties}Acct/Id/Othr/Id"),
+        "kind": _text(entry, "BkTxCd/Prtry/Cd", "BkTxCd/Domn/Fmly/SubFmlyCd"),
+        "reference": _text(entry, "AcctSvcrRef", ".//EndToEndId"),
+        "memo": _memo(entry),
+    }
+    kept = {*fields.values(), *_remittances(entry), f"{_text(entry, 'Amt')} {currency}"}
+    details = [each for each in _leaves(entry) if each[1] not in kept]
+    if sum(len(name) + len(text) + 3 for name, text in details) > records.DETAILS_MAX_CHARS:
+        item.add_issue(ReceiptCode.TEXT_CUT)
+    record = records.transaction_record(
+        key, account=account, on=on, amount=amount, currency=currency, details=details, **fields
     )
+    item.records.append(record)
     return item
+
+
+def _leaves(element: ET.Element, parent: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the name and text of each element without children, but for codes."""
+    for child in element:
+        name = parent if child.tag in _WRAPPERS else f"{parent} {child.tag}".strip()
+        text = " ".join(filter(None, ((child.text or "").strip(), child.get("Ccy"))))
+        if child.tag in _CODES:
+            continue
+        if text and len(child) == 0:
+            yield name, text
+        yield from _leaves(child, name)
 
 
 def _memo(entry: ET.Element) -> str | None:
     """Return the remittance texts of all transactions of a batch, or the text of the entry."""
-    found = [*_texts(entry, ".//RmtInf/Ustrd"), *_texts(entry, ".//RmtInf/Strd/CdtrRefInf/Ref")]
-    return " ".join(found) or _text(entry, "AddtlNtryInf", ".//AddtlTxInf")
+    found = " ".join(_remittances(entry))
+    return found or _text(entry, "AddtlNtryInf", ".//AddtlTxInf")
+
+
+def _remittances(entry: ET.Element) -> list[str]:
+    return [*_texts(entry, ".//RmtInf/Ustrd"), *_texts(entry, ".//RmtInf/Strd/CdtrRefInf/Ref")]
 
 
 def _amount(element: ET.Element) -> Decimal | None:

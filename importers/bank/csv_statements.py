@@ -86,13 +86,18 @@ _OTHER_TABLE = Issue(ReceiptCode.MALFORMED, "another table in the file")
 _JAPANESE = re.compile("[\u3041-\u30fa]|日付|取引|年月日|利用日|入金|出金|残高|振込")
 """Words that Chinese does not have."""
 
+_PAIR = {"debit", "credit"}
+"""The columns of amounts that stand in place of one."""
+_CENTS = re.compile(r"\d[.,]\d\d\D*$")
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How one table is read. ``columns`` are indexes by field, ``others`` those without one.
 
     ``sign`` is -1 where purchases are printed without a minus sign, and otherwise 1. ``negative`` are
-    the columns of debits and credits whose amounts are mostly negative.
+    the columns of debits and credits whose amounts are mostly negative. ``has_both``: all amounts
+    that a column says leave have a minus sign, too.
     """
 
     layout: Layout | None
@@ -102,6 +107,7 @@ class Reading:
     decimal: str
     sign: int
     negative: frozenset[str]
+    has_both: bool
     account: FoundAccount
     currency: str | None
 
@@ -122,8 +128,14 @@ class _Reader:
         self._table, self._file, self._options = table, file, options
         self._remembered: Mapping[str, Any] = options.remembered.get(table.name) or {}
         self._layout = find_layout(table.header)
-        self._named = dict(self._remembered.get("columns") or {})
-        self._named |= {f: c for f, c in options.columns.items() if c in table.header}
+        named = {f: c for f, c in options.columns.items() if c in table.header}
+        remembered = dict(self._remembered.get("columns") or {})
+        if _PAIR & named.keys():
+            remembered.pop("amount", None)
+        elif "amount" in named:
+            remembered = {f: c for f, c in remembered.items() if f not in _PAIR}
+        kept = {f: c for f, c in remembered.items() if c not in named.values()}
+        self._named = kept | named
 
     def reading(self) -> Reading:
         """Return the reading.
@@ -134,7 +146,7 @@ class _Reader:
             raise UnreadableError(ReceiptCode.NOT_SUPPORTED, detail=self._layout.refuse)
         columns = self.columns()
         if self._layout is None and not self._named:
-            self._ask_for_columns(columns)
+            self._ask_for_columns(self.suggested(columns))
         layout = self._layout
         currency = self._currency(columns)
         stored = {index for name, index in columns.items() if name not in _READ_ONLY}
@@ -149,6 +161,7 @@ class _Reader:
             else self._ask("decimal", partial(self._decimal, columns, currency)),
             sign=self._ask("signs", partial(self._sign, columns)),
             negative=frozenset(filter(partial(self._is_negative, columns), ("debit", "credit"))),
+            has_both=self._has_both(columns),
             account=self._account(columns),
             currency=currency,
         )
@@ -163,7 +176,11 @@ class _Reader:
             columns = self._layout.indexes([plain_name(name)[0] for name in header])
         else:
             columns = suggest_columns(header) if self._table.has_header else self._by_content()
-            if self._marks is not None and "date" in columns and not self._has_signs(columns):
+            written = map(
+                amounts.parse_written, self._amounts(columns) if "date" in columns else ()
+            )
+            has_signs = any(each and each.sign for each in written)
+            if self._marks is not None and "date" in columns and not has_signs:
                 columns = {f: c for f, c in columns.items() if c != self._marks}
                 columns["direction"] = self._marks
         if self._named:
@@ -175,6 +192,19 @@ class _Reader:
             raise UnreadableError(ReceiptCode.UNKNOWN_COLUMNS, detail=f"columns: {names}"[:200])
         return columns
 
+    def suggested(self, columns: Mapping[str, int]) -> dict[str, int]:
+        """Return the columns without a number that may be the owner's own: it is asked about alone."""
+        if self._layout is not None or self._named:
+            return dict(columns)
+        other = columns.get("counterparty_account")
+        return {f: c for f, c in columns.items() if c != other or not self._is_unclear(c)}
+
+    def _is_unclear(self, index: int) -> bool:
+        """Return whether all rows have one number whose column may be that of the owner's account."""
+        cells = {*self._table.column(index)}
+        is_named_so = plain_name(self._table.header[index])[0] in _UNCLEAR_NAMES
+        return is_named_so and len(cells) == 1 and cells != {""}
+
     @cached_property
     def _marks(self) -> int | None:
         """The column whose cells all say whether money leaves or arrives."""
@@ -185,24 +215,24 @@ class _Reader:
                 return index
         return None
 
-    def _has_signs(self, columns: Mapping[str, int]) -> bool:
-        written = map(amounts.parse_written, self._amounts(columns))
-        return any(each and each.sign for each in written)
-
     def _by_content(self) -> dict[str, int]:
         """Return the first column with dates and the first with amounts of a table without a header."""
         cells = self._table.rows[0][1]
         dates = [index for index, cell in enumerate(cells) if is_date_like(cell)]
-        money = (
-            index
-            for index, cell in enumerate(cells)
-            if index not in dates and re.search(r"\d[.,]\d\d\D*$", cell)
-            and amounts.parse_written(cell)
+        rows = [cells for _, cells in self._table.rows]
+        money = sorted(
+            (
+                index
+                for index, cell in enumerate(cells)
+                if index not in dates and _CENTS.search(cell)
+                and amounts.parse_written(cell)
+            ),
+            key=lambda at: not any(len(row) > at and "-" in row[at] for row in rows),
         )  # fmt: skip
         texts = (i for i, cell in enumerate(cells) if sum(map(str.isalpha, cell)) >= 4)
         found = {
             "date": dates[:1],
-            "amount": [*islice(money, 1)],
+            "amount": money[:1],
             "counterparty": [*islice(texts, 1)],
         }
         return {name: indexes[0] for name, indexes in found.items() if indexes}
@@ -284,6 +314,19 @@ class _Reader:
         signs = Counter(each.sign == "-" for each in written if each.digits.strip("0.,"))
         return signs[True] > signs[False]
 
+    def _has_both(self, columns: Mapping[str, int]) -> bool:
+        """Return whether each amount has a minus sign that a column says leaves."""
+        if not {"amount", "direction"} <= columns.keys():
+            return False
+        amount, direction = columns["amount"], columns["direction"]
+        leaving = (
+            amounts.parse_written(cells[amount])
+            for _, cells in self._table.rows
+            if len(cells) > max(amount, direction)
+            and plain_name(cells[direction])[0] in words().cells["leaves"]
+        )
+        return {each.sign for each in leaving if each} == {"-"}
+
     def _row_text(self, row: int) -> str:
         return " | ".join(filter(None, self._table.rows[row][1]))[:120]
 
@@ -324,7 +367,7 @@ class _Reader:
     def _require_other_side(self, index: int) -> None:
         """Ask about a column of one number: the owner's, or the only other side of a savings account."""
         name, cells = self._table.header[index], list(self._table.column(index))
-        if plain_name(name)[0] in _UNCLEAR_NAMES and cells and cells[0] and len({*cells}) == 1:
+        if self._is_unclear(index):
             raise ChoiceNeeded(
                 f"Is {cells[0]} in the column {name} your own account, or that of the other side?",
                 evidence=[self._row_text(row) for row in range(len(cells))[:MAX_EVIDENCE]],
@@ -450,7 +493,8 @@ def _sample(files: ExportFiles, options: Options) -> list[FileSample]:
 def _sample_table(table: CsvTable, file: ExportFile, options: Options) -> FileSample:
     """Return the first rows, and the columns as they are read or suggested."""
     try:
-        columns = _Reader(table, file, options).columns()
+        reader = _Reader(table, file, options)
+        columns = reader.suggested(reader.columns())
     except UnreadableError:
         columns = suggest_columns(table.header)
     dates = islice(table.column(columns.get("date")), _COMPARED_VALUES)
@@ -519,13 +563,19 @@ def _transactions(row: Booking, table: CsvTable, reading: Reading, *, is_edge: b
     amount = _amount(fields, reading)
     if amount is None or not amounts.fits_currency(amount, row.currency):
         text = next((fields[f] for f in AMOUNT_FIELDS if fields.get(f)), "no amount")
-        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=text[:40])
+        detail = f"{text} {fields.get('direction', '')}".strip()
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=detail[:40])
+    if not amount and (other := _other_amount(row, reading)):
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=f"0, beside {other}"[:40])
     on = item.require_date(parse_date(fields["date"], reading.date_order), fields["date"])
     texts = {name: fields.get(name) for name in _TEXTS}
-    if amount > 0 and fields.get("payer"):
+    others = list(reading.others)
+    is_reversed = fields.get("kind") in (reading.layout.reversed if reading.layout else ())
+    if (amount > 0) != is_reversed and fields.get("payer"):
         texts["counterparty"] = fields["payer"]
+        others.append(reading.columns["counterparty"])
     written = {fields.get("date"), *texts.values()}
-    details = [(table.header[i], row.cells[i]) for i in reading.others
+    details = [(table.header[i], row.cells[i]) for i in others
                if len(row.cells) > i and row.cells[i] and row.cells[i] not in written]  # fmt: skip
 
     def booking(key: str, amount: Decimal, **changed: str | None) -> ParsedRecord:
@@ -549,6 +599,17 @@ def _transactions(row: Booking, table: CsvTable, reading: Reading, *, is_edge: b
     return item
 
 
+def _other_amount(row: Booking, reading: Reading) -> str | None:
+    """Return an amount in a column that nobody named: the row's own may stand there."""
+    if reading.layout is not None:
+        return None
+    for cell in (row.cells[i] for i in reading.others if len(row.cells) > i):
+        written = amounts.parse_written(cell) if _CENTS.search(cell) else None
+        if written is not None and written.digits.strip("0.,"):
+            return cell
+    return None
+
+
 def _require_booked(row: Booking, width: int, *, is_edge: bool) -> None:
     """Raises ``UnreadableError`` for a row that does not count in the balance."""
     if any(row.cells[width:]):
@@ -561,7 +622,8 @@ def _require_booked(row: Booking, width: int, *, is_edge: bool) -> None:
         if plain_name(row.fields.get(name, ""))[0] in words().cells["not_booked"]:
             raise UnreadableError(ReceiptCode.NOT_BOOKED, detail=row.fields[name][:40])
     if not is_date_like(row.fields["date"]):
-        raise UnreadableError(ReceiptCode.NOT_A_BOOKING, detail=row.fields["date"][:40])
+        text = row.fields["date"] or " ".join(filter(None, row.cells))
+        raise UnreadableError(ReceiptCode.NOT_A_BOOKING, detail=text[:40])
 
 
 def _amount(fields: Mapping[str, str], reading: Reading) -> Decimal | None:
@@ -573,13 +635,16 @@ def _amount(fields: Mapping[str, str], reading: Reading) -> Decimal | None:
             return None if amount is None else amount * reading.sign
         mark = plain_name(fields["direction"])[0]
         is_leaving, is_arriving = (mark in words().cells[name] for name in ("leaves", "arrives"))
+        if amount < 0:  # the sign repeats the mark, or who knows which of the two counts
+            return amount if is_leaving and reading.has_both else None
         return -amount if is_leaving else amount if is_arriving else None
     written = {name: fields.get(name) or "" for name in ("debit", "credit")}
     written = {name: text if text.strip(_EMPTY_MARKS) else "" for name, text in written.items()}
     debit, credit = (parse(text) if text else Decimal() for text in written.values())
     if debit is None or credit is None or not any(written.values()):
         return None
-    credit = -credit if reading.negative == {"credit"} else credit
+    if reading.negative == {"credit"} and "debit" in reading.columns:
+        credit = -credit
     return credit + debit if "debit" in reading.negative else credit - debit
 
 

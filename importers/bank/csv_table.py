@@ -105,8 +105,8 @@ def read_table(file: ExportFile) -> CsvTable:
     end = next((at for at, (_, row) in enumerate(found) if is_other(at, row)), len(found))
     while 0 < end < len(found) and len(found[end - 1][1]) != len(header):
         end -= 1  # the lines above the other header
-    table_rows = [(line, row) for line, row in found[:end] if len(row) > 1]
-    rest = [(line, row) for line, row in found[:end] if len(row) == 1] + found[end:]
+    table_rows = [each for each in found[:end] if len(each[1]) > 1]
+    rest = [each for each in found[:end] if len(each[1]) == 1] + found[end:]
     rest += ((line, row) for line, row in rows[:at] if _is_booking(row, _MIN_BOOKING_CELLS))
     return CsvTable(preamble, header, table_rows, sorted(rest))
 

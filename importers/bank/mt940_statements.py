@@ -25,12 +25,13 @@ from importers.core.results import (
 FILE_MAX_BYTES = 16 * 1024 * 1024
 FIELD_CHARS = 27
 """A field of :86: that is shorter ends with a word."""
-_SUFFIXES = (".sta", ".mt940", ".940", ".swi", ".mt9")
+_SUFFIXES = (".sta", ".mt940", ".940", ".swi", ".mt9", ".mta")
 _STATEMENT = re.compile(r"^(?:\{4:\s*)?:20:", re.MULTILINE)
 _BOOKING = re.compile(r"^:61:", re.MULTILINE)
 _END = re.compile(r"^(?::6[25][FM]?:|:64:|-\}?\s*$)", re.MULTILINE)
 _FOREIGN = re.compile(r"^(?![:{]|-\}?\s*$).*[;,\t|<!^].*$", re.MULTILINE)
 """A line outside of a statement that has the signs of another format."""
+_TEXT_LINES = re.compile(r"^:(?:86|NS):.*(?:\n(?![:{-]).*)*", re.MULTILINE)
 _ACCOUNT = re.compile(r"^:25P?:(.*)$", re.MULTILINE)
 _BALANCE = re.compile(r"^:62F:([CD])(\d{6})([A-Z]{3})([\d,]+)", re.MULTILINE)
 _OPENING = re.compile(r"^:60[FM]:[CD]\d{6}([A-Z]{3})", re.MULTILINE)
@@ -40,7 +41,7 @@ _ENTRY = re.compile(
     re.DOTALL,
 )
 _TAG = re.compile(r"^:(86|NS):", re.MULTILINE)
-_FIELDS = re.compile(r"(\d{3})(\W)(?=\d\d)")
+_FIELDS = re.compile(r"(\d{3})([^\w\s.,-])(?=\d\d)")
 """The code of a booking and the sign before each of its fields, as German banks write them."""
 _PURPOSE = (*range(20, 30), *range(60, 64))
 _DUTCH = re.compile(r"/(NAME|IBAN)/([^/]*)|/(CNTP)/([^/]*)/[^/]*/([^/]*)")
@@ -49,6 +50,8 @@ _DUTCH_IBAN = re.compile(r"([A-Z]{2}\d{2}[A-Z]{4}\d{10})(.*)")
 _SIGNS = {"C": 1, "RD": 1, "D": -1, "RC": -1}
 """A reversal of a debit (RD) arrives."""
 _CHARSETS = ("cp1252", "cp1250", "cp850")
+_SIGN_IN_WORD = re.compile(r"[^\W\d_][ˇ¦¬±¶]|[ˇ¦¬±¶][^\W\d_]|[^\W\d_]ª[^\W\d_]")
+"""A sign in a word, as the other charsets show letters of ISO-8859-2."""
 
 
 def _is_statement(file: ExportFile) -> bool:
@@ -64,7 +67,10 @@ def _decode(content: bytes) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         texts = [content.decode(charset, "replace") for charset in _CHARSETS]
-        return max(texts, key=lambda text: sum(map(str.isalpha, text)) - text.count("\ufffd"))
+        best = max(texts, key=lambda text: sum(map(str.isalpha, text)) - text.count("\ufffd"))
+        latin2 = content.decode("iso8859-2")
+        fits_better = _SIGN_IN_WORD.search(best) and not _SIGN_IN_WORD.search(latin2)
+        return latin2 if fits_better else best
 
 
 def _read_file(file: ExportFile) -> ExportItems:
@@ -111,7 +117,7 @@ def _statement(name: str, text: str, place: tuple[int, int], keys: ContentKeys) 
 
 def _foreign_text(name: str, text: str, line: int) -> ExportItems:
     """Yield a receipt for text that is in no statement; lines of :86: and :NS: are in one."""
-    found = _FOREIGN.search(re.sub(r"(?m)^:(?:86|NS):(?:.*\n(?![:{-]))*", "", text))
+    found = _FOREIGN.search(_TEXT_LINES.sub("", text))
     if found:
         yield issue_item(
             name, f"line {line:,}", ReceiptCode.MALFORMED, f"beside the statement: {found[0][:40]}"
@@ -145,7 +151,10 @@ def _transaction(booking: str, key: str, *, account: str, currency: str | None) 
         raise UnreadableError(ReceiptCode.MALFORMED, detail=f":61:{entry['value']}{entry['entry']}")
     amount = _signed_amount(entry, currency)
     own, _, bank_reference = entry["reference"].partition("//")
-    fields, details = _texts(dict(zip(tags[::2], tags[1::2], strict=True)))
+    found: dict[str, str] = {}
+    for name, text in zip(tags[::2], tags[1::2], strict=True):
+        found[name] = found.get(name, "") + text  # some banks repeat :86: for each line
+    fields, details = _texts(found)
     references = {"Reference": own.strip(), "Details": " ".join(entry["details"].split())}
     if not bank_reference.strip():
         bank_reference = references.pop("Reference")
@@ -205,8 +214,9 @@ def _texts(tags: dict[str, str]) -> tuple[dict[str, str | None], list[tuple[str,
                for line in tags.get("NS", "").splitlines() if line.strip()]  # fmt: skip
     if (start := _FIELDS.match(text)) is None:
         return _free_text(text), details
-    parts = text[start.end() - 1 :].replace("\n", "").split(start[2])[1:]
-    numbered = [(int(part[:2]), part[2:]) for part in parts if part[:2].isdecimal()]
+    separator = re.escape(start[2]) + r"(?=\d\d)"  # a text may have the sign, too
+    parts = re.split(separator, text[start.end() - 1 :].replace("\n", ""))[1:]
+    numbered = [(int(part[:2]), part[2:]) for part in parts]
     purpose = "".join(
         f"{part} " if len(part) < FIELD_CHARS else part for n, part in numbered if n in _PURPOSE
     )

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from importers.bank import amounts, records
@@ -58,6 +58,7 @@ _OUTSIDE = re.compile(
     re.DOTALL | re.IGNORECASE | re.MULTILINE,
 )
 """A document with the lines of its header; other text is none."""
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _CHARSET = re.compile(rb"CHARSET:\s*([\w-]+)|encoding=[\"']([\w-]+)", re.IGNORECASE)
 _STATEMENTS = ("STMTRS", "CCSTMTRS", "INVSTMTRS")
@@ -73,6 +74,8 @@ _AGGREGATES = frozenset(
 _PART = re.compile(r"<(\w+TRNRS|INVPOSLIST|INVOOLIST|INVBAL|SECLIST)>")
 _READ_PARTS = {"STMTTRNRS", "CCSTMTTRNRS", "INVSTMTTRNRS", "ACCTINFOTRNRS", "PROFTRNRS"}
 _MESSAGE = re.compile(r"<STATUS>[^/]*?<MESSAGE>([^<\r\n]+)", re.IGNORECASE)
+_READ = frozenset(("TRNTYPE", "DTPOSTED", "TRNAMT", "FITID"))
+"""Elements of a booking that its fields always have."""
 _NESTED = frozenset(("ORIGCURRENCY", "CURRENCY", "BANKACCTTO", "CCACCTTO", "PAYEE"))
 """Aggregates of a booking; their elements are named PAYEE.NAME, and so on."""
 
@@ -139,10 +142,14 @@ class OfxKeys:
 
     def of_file(self, statements: Sequence[tuple[str, Sequence[Booking]]]) -> Iterator[list[str]]:
         """Yield the keys of the bookings of each statement, which is its account and its bookings."""
-        self._choose_days(statements)
-        for account, bookings in statements:
+        identities = [
+            [_identity(account, booking) for booking in bookings]
+            for account, bookings in statements
+        ]
+        self._choose_days(statements, identities)
+        for (account, bookings), plain in zip(statements, identities, strict=True):
             # Another statement can repeat a booking, and its text differently.
-            found = [self._with_day(account, booking) for booking in bookings]
+            found = list(map(self._with_day, plain, bookings))
             texts: dict[Identity, Identity] = {}
             for identity, booking in zip(found, bookings, strict=True):
                 texts[identity] = min(_texts(booking), texts.get(identity, _texts(booking)))
@@ -152,28 +159,36 @@ class OfxKeys:
                 for identity, booking in zip(found, bookings, strict=True)
             ]
 
-    def _choose_days(self, statements: Sequence[tuple[str, Sequence[Booking]]]) -> None:
+    def _choose_days(
+        self,
+        statements: Sequence[tuple[str, Sequence[Booking]]],
+        identities: Sequence[Sequence[Identity]],
+    ) -> None:
         days: dict[Identity, set[date]] = defaultdict(set)
-        for account, bookings in statements:
-            for booking in bookings:
-                identity, day = _identity(account, booking), _day(booking)
-                if _date(day) is not None and _digest(*identity, day) not in self._stored:
-                    days[identity].add(_date(day) or date.max)
+        for (_, bookings), plain in zip(statements, identities, strict=True):
+            for identity, booking in zip(plain, bookings, strict=True):
+                day = parse_date(_day(booking))
+                if day is not None and not self._is_stored(*identity, _day(booking)):
+                    days[identity].add(day)
         for identity, found in days.items():
             known = self._days.get(identity) or self._stored_day(identity)
             near = [day for day in found if known is None or abs(day - known) <= _CORRECTION]
             if near:
                 self._days[identity] = min(near, key=lambda day: (day != known, day))
 
-    def _stored_day(self, identity: Identity) -> date | None:
-        _, day, *_ = self._stored.get(_digest(*identity), (None, None))
-        return _date(str(day or "").replace("-", ""))
+    def _is_stored(self, *identity: str) -> bool:
+        return bool(self._stored) and _digest(*identity) in self._stored
 
-    def _with_day(self, account: str, booking: Booking) -> Identity:
-        identity, day = _identity(account, booking), _day(booking)
-        is_chosen = self._days.get(identity, _date(day)) == _date(day)
-        is_stored = _digest(*identity, day) in self._stored
-        return identity if is_chosen and not is_stored else (*identity, day)
+    def _stored_day(self, identity: Identity) -> date | None:
+        if not self._stored:
+            return None
+        _, day, *_ = self._stored.get(_digest(*identity), (None, None))
+        return parse_date(str(day or "").replace("-", ""))
+
+    def _with_day(self, identity: Identity, booking: Booking) -> Identity:
+        day = _day(booking)
+        is_chosen = self._days.get(identity, parse_date(day)) == parse_date(day)
+        return identity if is_chosen and not self._is_stored(*identity, day) else (*identity, day)
 
 
 def _key(
@@ -183,7 +198,8 @@ def _key(
     first_texts: Mapping[Identity, Identity],
     contents: ContentKeys,
 ) -> str:
-    if not _has_id(booking):
+    fitid = booking.get("FITID", "")
+    if not fitid.strip("0-") or fitid.upper() in ("NONE", "NULL", "NA"):
         names = ("NAME", "MEMO", "CHECKNUM", "REFNUM")
         found = (booking.get(name, "") for name in names)
         return contents.key(account, _day(booking), booking.get("TRNAMT", ""), *found)
@@ -197,38 +213,23 @@ def _digest(*parts: str) -> str:
 
 
 def _identity(account: str, booking: Booking) -> Identity:
-    fitid = booking.get("FITID", "")
-    identity = (account, fitid, _plain_amount(booking.get("TRNAMT", "")))
+    fitid, written = booking.get("FITID", ""), booking.get("TRNAMT", "")
+    # Banks write -42, -42.0 and -42,00 for the same booking.
+    amount = amounts.parse_amount(written)
+    plain = written if amount is None else f"{amount.normalize():f}"
+    identity = (account, fitid, plain)
     return (*identity, _day(booking)) if len(fitid) <= _SHORT_ID else identity
-
-
-def _has_id(booking: Booking) -> bool:
-    fitid = booking.get("FITID", "")
-    return bool(fitid.strip("0-")) and fitid.upper() not in ("NONE", "NULL", "NA")
 
 
 def _day(booking: Booking) -> str:
     return booking.get("DTPOSTED", "")[:8]
 
 
-def _date(day: str) -> date | None:
-    try:
-        return date(int(day[:4]), int(day[4:6]), int(day[6:8]))
-    except ValueError:
-        return None
-
-
 def _texts(booking: Booking) -> Identity:
     return tuple(booking.get(name, "") for name in ("NAME", "MEMO"))
 
 
-def _plain_amount(text: str) -> str:
-    """Return an amount in one form: banks write -42, -42.0 and -42,00 for the same booking."""
-    amount = amounts.parse_amount(text)
-    return text if amount is None else f"{amount.normalize():f}"
-
-
-@dataclass(slots=True)
+@dataclass
 class Statement:
     """The elements read for one account so far, and its bookings and investments."""
 
@@ -244,7 +245,7 @@ class Statement:
     def currency(self) -> str | None:
         return self.elements.get("CURDEF", "").upper() or None
 
-    @property
+    @cached_property
     def account_id(self) -> str:
         bank, number = (self.elements.get(name, "").strip() for name in ("BANKID", "ACCTID"))
         if not any(map(str.isalnum, number)):
@@ -303,7 +304,9 @@ def _read_file(file: ExportFile, *, options: Options, keys: OfxKeys) -> ExportIt
     read = _statements(aggregates, decimal=reading.decimal)
     statements = [each for each in read if "ACCTID" in each.elements or each.entries]
     if not statements:
-        yield issue_item(file.name, "", *_failure(file), size=file.size)
+        message = _MESSAGE.search(_text(file))
+        reason = message[1].strip()[:80] if message else "no account"
+        yield issue_item(file.name, "", ReceiptCode.EMPTY, reason, size=file.size)
         yield from _other_parts(file)
     found_keys = keys.of_file([(each.account_id, each.bookings) for each in statements])
     corrected = {fields["CORRECTFITID"] for _, _, fields in aggregates if "CORRECTFITID" in fields}
@@ -316,7 +319,9 @@ def _read_file(file: ExportFile, *, options: Options, keys: OfxKeys) -> ExportIt
             parse = issue_only(*issue) if issue else booking
             yield ExportItem(file.name, f"line {line:,}", 0, parse)
         if statement is statements[-1]:
-            yield from _text_outside(file)
+            if other := _OUTSIDE.sub("", _text(file)).strip():
+                detail = f"beside the statement: {other[:40]}"
+                yield issue_item(file.name, "", ReceiptCode.MALFORMED, detail)
             yield from _other_parts(file)
         size = file.size if statement is statements[-1] else 0
         yield ExportItem(file.name, "", size, statement.account)
@@ -338,14 +343,6 @@ def _statements(
     yield statement
 
 
-def _text_outside(file: ExportFile) -> ExportItems:
-    """Yield a receipt for text that is in no OFX document."""
-    if other := _OUTSIDE.sub("", _text(file)).strip():
-        yield issue_item(
-            file.name, "", ReceiptCode.MALFORMED, f"beside the statement: {other[:40]}"
-        )
-
-
 def _other_parts(file: ExportFile) -> ExportItems:
     """Yield a receipt for each kind of answer of the bank that is no statement, such as transfers."""
     text = _text(file).upper()
@@ -353,12 +350,6 @@ def _other_parts(file: ExportFile) -> ExportItems:
         yield issue_item(
             file.name, "", ReceiptCode.NOT_SUPPORTED, f"{name}: {text.count(f'<{name}>'):,}"
         )
-
-
-def _failure(file: ExportFile) -> Issue:
-    """Return why a file has no statement, as the bank says."""
-    found = _MESSAGE.search(_text(file))
-    return Issue(ReceiptCode.EMPTY, found[1].strip()[:80] if found else "no account")
 
 
 def _reason_to_skip(name: str, elements: dict[str, str], corrected: set[str]) -> Issue | None:
@@ -376,7 +367,10 @@ def _text(file: ExportFile) -> str:
     content = file.read(max_bytes=FILE_MAX_BYTES)
     match = _CHARSET.search(content[:2048])
     charset = (match[1] or match[2]).decode() if match else None
+    if charset and charset.lower().startswith("utf-16"):
+        charset = None  # what was found byte by byte is not in UTF-16
     text = decode(content, f"cp{charset}" if charset and charset.isdecimal() else charset)
+    text = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
     return _CDATA.sub(lambda match: html.escape(match[1]), text)
 
 
@@ -391,7 +385,7 @@ def _aggregates(text: str) -> Iterator[tuple[str, int, dict[str, str]]]:
         is_end, name, value = bool(tag[1]), tag[2].upper(), html.unescape(tag[3].strip())
         is_nested = aggregate in _INVESTMENTS and name in _INVESTMENTS and name != aggregate
         if name in _AGGREGATES and not is_nested:
-            if aggregate and elements:
+            if aggregate and (elements or aggregate == "STMTTRN"):
                 yield aggregate, first_line, elements
             line += text.count("\n", line_position, tag.start())
             line_position = tag.start()
@@ -431,18 +425,25 @@ def _transaction(
         )
     posted = elements.get("DTPOSTED", "")
     on = item.require_date(parse_date(posted), posted)
+    fields = {
+        "counterparty": elements.get("NAME") or elements.get("PAYEE.NAME") or elements.get("PAYEE"),
+        "counterparty_account": elements.get("BANKACCTTO.ACCTID")
+        or elements.get("CCACCTTO.ACCTID"),
+        "reference": elements.get("REFNUM") or elements.get("FITID"),
+        "check_number": elements.get("CHECKNUM"),
+        "memo": elements.get("MEMO"),
+    }
+    details = [(name.replace(".", " "), text) for name, text in elements.items()
+               if name not in _READ and text not in fields.values()]  # fmt: skip
     record = records.transaction_record(
         key,
         account=statement.account_id,
         on=on,
         amount=amount,
         currency=currency,
-        counterparty=elements.get("NAME") or elements.get("PAYEE.NAME") or elements.get("PAYEE"),
-        counterparty_account=elements.get("BANKACCTTO.ACCTID") or elements.get("CCACCTTO.ACCTID"),
         kind=elements.get("TRNTYPE", "").lower(),
-        reference=elements.get("REFNUM") or elements.get("FITID"),
-        check_number=elements.get("CHECKNUM"),
-        memo=elements.get("MEMO"),
+        details=details,
+        **fields,
     )
     item.records.append(record)
     return item

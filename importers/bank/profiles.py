@@ -28,6 +28,7 @@ class Layout:
     - ``date_order``, ``decimal`` and ``signs`` are as in the options of an import, where the bank
       always writes them alike.
     - ``pockets``: each value of these columns is an account of its own.
+    - ``reversed``: kinds of bookings in which the payer gets the money.
     - ``account`` and ``currency`` are those of a table that does not name them.
     - ``fee``: the column of fees is a ``booking`` beside the amount, or one ``with its sign``.
     - ``refuse`` says why this table is not read.
@@ -42,6 +43,7 @@ class Layout:
     decimal: str | None = None
     signs: str | None = None
     pockets: tuple[str, ...] = ()
+    reversed: tuple[str, ...] = ()
     account: str | None = None
     currency: str | None = None
     fee: str = ""
@@ -89,11 +91,11 @@ def _parse(profile: Mapping[str, str], values: Mapping[str, object]) -> Layout:
     columns, header = values.get("columns", {}), values["header"]
     if not isinstance(columns, dict) or not isinstance(header, list) or columns.keys() - {*FIELDS}:
         raise ValueError(f"{profile['bank']}: columns takes {', '.join(FIELDS)}.")
-    others = {k: v for k, v in values.items() if k not in ("header", "columns", "pockets")}
+    named = {"level": profile["level"], **values}
+    others = {k: v for k, v in named.items() if k not in ("header", "columns", "pockets")}
     pockets = values.get("pockets", [])
     return Layout(
         bank=profile["bank"],
-        level=profile["level"],
         header=frozenset(plain_name(name)[0] for name in header),
         columns={f: plain_name(name)[0] for f, name in columns.items()},
         pockets=tuple(plain_name(name)[0] for name in pockets) if isinstance(pockets, list) else (),

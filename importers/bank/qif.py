@@ -5,7 +5,7 @@ A transaction is lines that each begin with the letter of a field, followed by a
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -38,7 +38,12 @@ _LETTERS = frozenset("DTUCNPMALSE$%FX")
 """The lines of a record begin with one of these."""
 _TRANSACTION_TYPES = ("!type:bank", "!type:ccard", "!type:cash", "!type:oth a", "!type:oth l")
 
-Transaction = tuple[str, int, dict[str, str]]
+_USED = frozenset("DTUPLNM")
+_NAMES = {"A": "Address", "C": "Cleared", "S": "Split", "E": "Split memo", "$": "Split amount",
+          "%": "Split percent"}  # fmt: skip
+
+Lines = list[tuple[str, str]]
+Transaction = tuple[str, int, Lines]
 
 
 def _prepare(files: ExportFiles, options: Options) -> Options:
@@ -52,7 +57,7 @@ def _prepare(files: ExportFiles, options: Options) -> Options:
 
 def _reading(file: ExportFile, options: Options, used: dict[str, str]) -> dict[str, str]:
     """Return date order and decimal separator, and add the answers that they depend on."""
-    transactions = [fields for _, _, fields in _transactions(file)]
+    transactions = [_first(lines) for _, _, lines in _parse(file)[0]]
     written = [_normalize_date(fields.get("D", "")) for fields in transactions]
     texts = [fields.get("T") or fields.get("U") or "" for fields in transactions]
     decide: dict[str, Callable[..., str]] = {
@@ -70,63 +75,59 @@ def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
     keys, accounts = ContentKeys("q_"), set[str]()
     if b"!TYPE:INVST" in file.read(max_bytes=FILE_MAX_BYTES).upper():
         yield issue_item(file.name, "", ReceiptCode.NOT_SUPPORTED, "investments")
-    for line, text in _foreign_lines(file):
+    transactions, foreign = _parse(file)
+    for line, text in foreign:
         yield issue_item(file.name, f"line {line:,}", ReceiptCode.MALFORMED, text[:40])
-    count = sum(1 for _ in _transactions(file))
-    if not count:
+    if not transactions:
         raise UnreadableError(ReceiptCode.EMPTY)
-    size = file.size // count
-    for name, line, fields in _transactions(file):
+    size = file.size // len(transactions)
+    for name, line, lines in transactions:
         account = records.account_id("qif", name)
         if account not in accounts:
             accounts.add(account)
             record = records.account_record(account, name=name)
             yield ExportItem(file.name, "", 0, partial(ParsedItem, [record]))
-        key = keys.key(account, *(fields.get(letter) for letter in "DTPMNL"))
-        parse = partial(_transaction, fields, key=key, account=account, reading=reading)
+        key = keys.key(account, *(_first(lines).get(letter) for letter in "DTPMNL"))
+        parse = partial(_transaction, lines, key=key, account=account, reading=reading)
         yield ExportItem(file.name, f"line {line:,}", size, parse)
 
 
-def _transactions(file: ExportFile) -> Iterator[Transaction]:
-    """Yield (account, line, fields by letter) of each transaction."""
-    account, is_account, has_transactions = file.path.stem, False, True
-    fields, first_line = dict[str, str](), 1
-    for number, line in _lines(file):
-        if line.startswith("!"):
-            is_account = line.lower() == "!account"
-            has_transactions = line.lower().startswith(_TRANSACTION_TYPES)
-            fields, first_line = {}, number + 1
-        elif line.startswith("^"):  # some programs end a record with ^^
-            if is_account:
-                account = fields.get("N") or account
-            elif has_transactions and fields:
-                yield account, first_line, fields
-            fields, first_line = {}, number + 1
-        elif line:
-            fields.setdefault(line[0].upper(), line[1:].strip())
-    if has_transactions and not is_account and fields:
-        yield account, first_line, fields
-
-
-def _lines(file: ExportFile) -> Iterator[tuple[int, str]]:
-    text = decode(file.read(max_bytes=FILE_MAX_BYTES))
-    for number, line in enumerate(io.StringIO(text, newline=None), 1):
-        yield number, line.strip()
-
-
-def _foreign_lines(file: ExportFile) -> Iterator[tuple[int, str]]:
-    """Yield line numbers and texts of what is no QIF, such as a statement in another format.
+def _parse(file: ExportFile) -> tuple[list[Transaction], list[tuple[int, str]]]:
+    """Return (account, line, its lines by letter) of each transaction, and the lines that are no QIF.
 
     Lists of categories and securities have letters of their own.
     """
-    has_transactions = True
-    for number, line in _lines(file):
+    account, is_account, has_transactions = file.path.stem, False, True
+    lines, first_line = Lines(), 1
+    found: list[Transaction] = []
+    foreign: list[tuple[int, str]] = []
+    text = decode(file.read(max_bytes=FILE_MAX_BYTES))
+    for number, written in enumerate(io.StringIO(text, newline=None), 1):
+        line = written.strip()
+        is_end = line.startswith("^")
+        letters = line.strip("^") if is_end else line[:1].upper()  # some records end with ^^
+        if has_transactions and letters and (is_end or letters not in _LETTERS | {"!"}):
+            foreign.append((number, line))
         if line.startswith("!"):
+            is_account = line.lower() == "!account"
             has_transactions = line.lower().startswith(_TRANSACTION_TYPES)
-        elif has_transactions and line:
-            is_end = line[0] == "^" and not line.strip("^")
-            if not is_end and line[0].upper() not in _LETTERS:
-                yield number, line
+            lines, first_line = [], number + 1
+        elif is_end:
+            if is_account:
+                account = _first(lines).get("N") or account
+            elif has_transactions and lines:
+                found.append((account, first_line, lines))
+            lines, first_line = [], number + 1
+        elif line:
+            lines.append((line[0].upper(), line[1:].strip()))
+    if has_transactions and not is_account and lines:
+        found.append((account, first_line, lines))
+    return found, foreign
+
+
+def _first(lines: Lines) -> dict[str, str]:
+    """Return the first text of each letter."""
+    return dict(reversed(lines))
 
 
 def _normalize_date(text: str) -> str:
@@ -134,10 +135,9 @@ def _normalize_date(text: str) -> str:
     return text.replace(" ", "").replace("'", "/")
 
 
-def _transaction(
-    fields: dict[str, str], *, key: str, account: str, reading: dict[str, str]
-) -> ParsedItem:
-    item = ParsedItem()
+def _transaction(lines: Lines, *, key: str, account: str, reading: dict[str, str]) -> ParsedItem:
+    item, fields = ParsedItem(), _first(lines)
+    used = {(letter, text) for letter, text in fields.items() if letter in _USED}
     amount_text = fields.get("T") or fields.get("U") or ""
     amount = amounts.parse_amount(amount_text, decimal_separator=reading["decimal"])
     if amount is None:
@@ -156,6 +156,11 @@ def _transaction(
             category=fields.get("L"),
             check_number=fields.get("N"),
             memo=fields.get("M"),
+            details=[
+                (_NAMES.get(letter, letter), text)
+                for letter, text in lines
+                if text and (letter, text) not in used
+            ],
         )
     )
     return item

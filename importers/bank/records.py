@@ -8,15 +8,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from importers.bank.amounts import currency_code
 from importers.bank.profiles import words
 from importers.core.export_files import ExportFile
 from importers.core.results import ParsedRecord, record_key
-from importers.core.text import one_line, replace_unstorable
+from importers.core.text import one_line
 
 DETAILS_MAX_CHARS = 20_000
+_line = partial(one_line, max_chars=DETAILS_MAX_CHARS)
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}\b")
 _NUMBER = re.compile(r"(?<![\d.,/-])[X*x•]*\d[\dX*x• /-]{2,22}\d(?![\d.,])")
 _ACCOUNT_LABEL = re.compile(
@@ -25,10 +27,15 @@ _ACCOUNT_LABEL = re.compile(
 )
 _BALANCE = re.compile(r"(?i)saldo|balance|stand\b|solde")
 _DATES = re.compile(
-    r"(?<!\d)(?:(?:19|20)\d\d[-_. ]?[01]\d(?:[-_. ]?[0-3]\d)?|[0-3]?\d[-_. ][01]?\d[-_. ](?:20)?\d\d"
+    r"(?<!\d)(?:(?:19|20)\d\d[01]\d[0-3]\d(?:[01]\d|2[0-3])[0-5]\d[0-5]\d"
+    r"|(?:19|20)\d\d[-_. ]?[01]\d(?:[-_. ]?[0-3]\d)?|[0-3]?\d[-_. ][01]?\d[-_. ](?:20)?\d\d"
     r"|[0-3]\d[01]\d20\d\d|(?:19|20)\d\d|[qQ][1-4])(?!\d)(?:[-_ T](?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?(?!\d))?"
 )
 """Dates, also with a time behind them."""
+_DIGESTS = re.compile(
+    r"(?i)(?<![a-z0-9])(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|(?=\d*[a-f])[0-9a-f]{16,})(?![a-z0-9])"
+)
+"""Random names of downloads."""
 _ACCOUNT_WORDS = frozenset(("account", "konto", "compte", "cuenta", "conto", "rekening"))
 _COPY_WORDS = frozenset(("copy", "kopie", "copia", "copie"))
 
@@ -58,7 +65,8 @@ def transaction_record(
     """``details`` are other texts of the booking, by what the statement calls them."""
     names = ("currency", "counterparty", "counterparty_account", "kind", "category", "reference",
              "check_number", "memo")  # fmt: skip
-    texts = {name: one_line(fields.get(name) or "") or None for name in names}
+    texts = {name: _line(fields.get(name) or "") or None for name in names}
+    lines = (": ".join(map(_line, pair)).removeprefix(": ") for pair in details)
     return ParsedRecord(
         "transactions",
         {
@@ -67,14 +75,9 @@ def transaction_record(
             "date": on.isoformat() if on else None,
             "amount": float(amount),
             **texts,
-            "details": _details(details) or None,
+            "details": "\n".join(lines)[:DETAILS_MAX_CHARS] or None,
         },
     )
-
-
-def _details(pairs: Iterable[tuple[str, str]]) -> str:
-    lines = (": ".join(map(one_line, (name, text))).removeprefix(": ") for name, text in pairs)
-    return replace_unstorable("\n".join(lines))[:DETAILS_MAX_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +114,13 @@ def find_account(
     stem = file.path.stem
     if match := find_iban(stem.replace("_", " ")):
         return number_account(match, bank=bank)
-    rest = _DATES.sub(" ", re.sub(r"\(\d+\)$", "", stem.strip()))
+    rest = _DATES.sub(" ", _DIGESTS.sub(" ", re.sub(r"\(\d+\)$", "", stem.strip())))
     parts = [word for word in re.split(r"[\W_]+", rest) if word]
     numbers = [word for word in parts if re.fullmatch(r"[xX*]*\d{6,}", word)]
     if numbers:
         return number_account(numbers[0], bank=bank)
-    telling = [word for word in parts if not _is_generic(word)]
+    generic = words().file_names["generic"]
+    telling = [each for each in parts if not (each.isdecimal() or each.lower() in generic)]
     if not telling and _ACCOUNT_WORDS.intersection(map(str.lower, parts)):
         telling = parts if any(map(str.isdecimal, parts)) else []  # such as konto 2
     if telling:
@@ -126,10 +130,6 @@ def find_account(
     same = [word for word in parts if not word.isdecimal() and word.lower() not in _COPY_WORDS]
     key = account_id("file", layout, folder, " ".join(same).lower())
     return FoundAccount(key, folder or bank or "Account", is_certain=False)
-
-
-def _is_generic(word: str) -> bool:
-    return word.lower() in words().file_names["generic"] or word.isdecimal()
 
 
 def number_above(preamble: Iterable[list[str]]) -> str | None:
@@ -186,14 +186,10 @@ def find_iban(text: str) -> str | None:
     for match in _IBAN.finditer(text.upper()):
         compact = match[0].replace(" ", "")
         for end in range(len(compact), 14, -1):
-            if _is_iban(compact[:end]):
+            moved = compact[4:end] + compact[:4]
+            if int("".join(str(int(char, 36)) for char in moved)) % 97 == 1:
                 return compact[:end]
     return None
-
-
-def _is_iban(text: str) -> bool:
-    moved = text[4:] + text[:4]
-    return int("".join(str(int(char, 36)) for char in moved)) % 97 == 1
 
 
 def currency_above(preamble: Iterable[list[str]]) -> str | None:

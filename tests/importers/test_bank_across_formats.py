@@ -87,18 +87,6 @@ def test_bookings_of_one_account_are_stored_once(tmp_path: Path, first: str, sec
         assert (latest().created, latest().updated) == (0, 0)
 
 
-@pytest.mark.parametrize("names", [("giro.csv", "iban.ofx"), ("bare.ofx", "iban.ofx")])
-def test_two_files_of_one_account_in_one_folder_are_joined(
-    tmp_path: Path, names: tuple[str, ...]
-) -> None:
-    for name in names:
-        write(tmp_path / "bank", name)
-
-    run(tmp_path / "bank")
-
-    assert sorted(amount for _, amount, _ in bookings()) == sorted(AMOUNTS)
-
-
 def test_newer_file_of_another_format_adds_its_new_bookings(tmp_path: Path) -> None:
     run(write(tmp_path, "iban.ofx"))
     newer = CSV + "31.01.2026;Kiosk;-9,99\n06.01.2026;Kiosk;-9,99\n03.02.2026;Shop;-42,00\n"
@@ -175,54 +163,6 @@ def test_erased_booking_does_not_return_from_another_format(
     for folder, name in (("1", first), ("2", second), ("1", first)):
         run(tmp_path / folder / name)
         assert (latest().created, latest().updated) == (0, 0)
-
-
-KIOSK = "06.01.2026;Kiosk;-9,99"
-THREE = {
-    "one.csv": csv(KIOSK),
-    "three.csv": csv(KIOSK, KIOSK, KIOSK),
-    "three.ofx": document(ofx(
-        *(booking("-9.99", fitid=f"202601060000{n}", day="20260106") for n in range(3)),
-        account=IBAN,
-    )),
-    "three.sta": (
-        ":20:X\n:25:37040044/532013000EUR\n:28C:1/1\n:60F:C260101EUR0,00\n"
-        + ":61:2601060106D9,99N001NONREF\n:86:Kiosk\n" * 3 + ":62F:C260131EUR0,00\n-\n"
-    ),
-}  # fmt: skip
-
-
-FIRST = [["one.csv", "three.ofx"], ["three.sta"], ["three.csv"]]
-THEN = [("three.csv", "three.ofx"), ("three.ofx", "three.sta"), ("three.sta", "three.csv")]
-ERASED = [(0,), (0, 1), (1, 2), (2, 0)]
-
-
-@pytest.mark.parametrize(
-    ("first", "erased", "then"),
-    [  # each pair of values once
-        (first, erased, THEN[(a + b) % len(THEN)])
-        for a, first in enumerate(FIRST)
-        for b, erased in enumerate(ERASED)
-    ],
-)
-def test_erased_ones_of_three_equal_bookings_stay_erased(
-    tmp_path: Path, first: list[str], erased: tuple[int, ...], then: tuple[str, ...]
-) -> None:
-    paths = {name: put(tmp_path / name / name.replace("one", "three"), text)
-             for name, text in THREE.items()}  # fmt: skip
-    for name in first:
-        run(paths[name])
-    stored = records("transactions")
-    assert len(stored) == 3
-
-    for number in erased:
-        (row,) = Record.unscoped.filter(stream="transactions", data__id=stored[number]["id"])
-        delete_record(
-            row.connection_id, stream=row.stream, record_key=row.record_key, suppress=True, now=NOW
-        )
-    for name in (*then, *then):
-        run(paths[name])
-        assert len(records("transactions")) == 3 - len(erased)
 
 
 def test_new_equal_booking_of_the_same_format_is_imported(tmp_path: Path) -> None:

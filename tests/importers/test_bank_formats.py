@@ -80,26 +80,6 @@ def test_each_statement_has_its_currency(tmp_path: Path) -> None:
     assert ("not_supported", "line 7") in receipts()
 
 
-def test_qif_records_may_end_with_two_carets_and_dates_are_found_for_each_file(
-    tmp_path: Path,
-) -> None:
-    put(
-        tmp_path / "q/german.qif",
-        "!Type:Bank\nD13.01.2026\nT-1.234,56\nPA\n^^\nD14.01.2026\nT-2,00\nPB\n^^\n",
-    )
-    put(
-        tmp_path / "q/american.qif",
-        "!Type:Bank\nD01/15/2026\nT-1,234.56\nPA\n^\nD01/16/2026\nT-2.00\nPB\n^\n",
-    )
-
-    run(tmp_path / "q")
-
-    assert [(day, amount) for day, amount, _ in bookings()] == [
-        ("2026-01-13", Decimal("-1234.56")), ("2026-01-14", Decimal("-2.0")),
-        ("2026-01-15", Decimal("-1234.56")), ("2026-01-16", Decimal("-2.0")),
-    ]  # fmt: skip
-
-
 CAMT = """<?xml version="1.0" encoding="UTF-8"?>
 <Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.{version}"><BkToCstmrStmt><Stmt>
 <Acct><Id><IBAN>DE89370400440532013000</IBAN></Id><Ccy>EUR</Ccy></Acct>
@@ -230,6 +210,18 @@ def test_mt940_is_read_in_its_charset(tmp_path: Path, charset: str) -> None:
     assert (row["kind"], row["memo"]) == ("ÜBERWEISUNG", "Größe")
 
 
+@pytest.mark.parametrize("charset", ["cp1250", "iso8859-2"])
+@pytest.mark.parametrize("name", ["URZĄD ŚWINOUJŚCIE", "Urząd", "ŁÓDŹ GÓRNA"])
+def test_mt940_of_central_europe_is_read_in_its_charset(
+    tmp_path: Path, charset: str, name: str
+) -> None:
+    text = f":61:2601130113D1,00N001NONREF\n:86:106?00KARTE?20Buch?32{name}"
+
+    run(mt940_file(tmp_path / "a.sta", text, charset=charset))
+
+    assert one("transactions")["counterparty"] == name
+
+
 def test_every_field_of_an_mt940_booking_is_kept(tmp_path: Path) -> None:
     run(mt940_file(
         tmp_path / "a.sta",
@@ -311,3 +303,124 @@ def test_currency_of_ofx_is_a_code(tmp_path: Path) -> None:
 
     assert {row["currency"] for row in records("transactions")} == {"EUR"}
     assert set(account_names().values()) == {"EUR"}
+
+
+def test_comment_of_ofx_is_no_booking(tmp_path: Path) -> None:
+    hidden = "<!-- <STMTTRN>" + booking("-90.00", fitid="2026010500018") + "</STMTTRN> -->"
+    text = document(ofx(booking("-42.00"))).replace("</BANKTRANLIST>", f"{hidden}</BANKTRANLIST>")
+    run(put(tmp_path / "a.ofx", text))
+
+    assert [amount for _, amount, _ in bookings()] == [Decimal("-42.0")]
+
+
+def test_booking_of_ofx_without_elements_has_a_receipt(tmp_path: Path) -> None:
+    run(put(tmp_path / "a.ofx", document(ofx(booking("-42.00"), "*snipped*"))))
+
+    assert len(bookings()) == 1
+    assert [(row.code, row.detail) for row in ImportReceipt.unscoped.all()] == [
+        ("bad_amount", "no amount")
+    ]
+
+
+def test_ofx_that_wrongly_says_utf_16_is_read(tmp_path: Path) -> None:
+    text = document(ofx(booking("-42.00", more="<NAME>Café")))
+    run(put(tmp_path / "a.ofx", f'<?xml version="1.0" encoding="utf-16"?>{text}'))
+
+    assert one("transactions")["counterparty"] == "Café"
+
+
+def test_each_line_of_mt940_that_repeats_its_tag_is_kept(tmp_path: Path) -> None:
+    entry = ":61:2601130113D1,00N001NONREF\n:86:Terugboeking\n:86:Kosten juni\n:86:Kenmerk 4711"
+    run(mt940_file(tmp_path / "a.sta", entry))
+
+    assert one("transactions")["memo"] == "Terugboeking Kosten juni Kenmerk 4711"
+
+
+def test_text_of_mt940_may_have_the_sign_before_fields(tmp_path: Path) -> None:
+    entry = ":61:2601130113D1,00N001NONREF\n:86:171?00LASTSCHRIFT?20EREF+A4?2B53 what? yes?32Shop"
+    run(mt940_file(tmp_path / "a.sta", entry))
+
+    row = one("transactions", counterparty="Shop")
+    assert row["memo"] == "EREF+A4?2B53 what? yes"
+
+
+def test_number_at_the_start_of_a_text_of_mt940_is_no_code(tmp_path: Path) -> None:
+    run(
+        mt940_file(tmp_path / "a.sta", ":61:2601130113D1,00N001NONREF\n:86:717.76.000.09 BTW F 611")
+    )
+
+    row = one("transactions")
+    assert (row["memo"], row["kind"]) == ("717.76.000.09 BTW F 611", None)
+
+
+@pytest.mark.parametrize("end", ["\n-}", "\n-", "\n", ""])
+def test_text_behind_the_last_balance_of_mt940_belongs_to_the_statement(
+    tmp_path: Path, end: str
+) -> None:
+    text = (
+        ":20:S\n:25:NL69INGB0123456789EUR\n:60F:C260101EUR10,00\n:61:2601130113D1,00N001NONREF\n"
+        ":86:a\n:62F:C260131EUR9,00\n:64:C260131EUR9,00\n:65:C260201EUR9,00\n"
+        f":86:/SUM/1/0/1,00/0,00/;\nof <all> bookings{end}"
+    )
+    run(put(tmp_path / "a.sta", text))
+
+    assert len(bookings()) == 1
+    assert receipts() == set()
+
+
+def test_every_text_of_a_camt_batch_is_kept(tmp_path: Path) -> None:
+    parts = "".join(
+        f"<TxDtls><Refs><EndToEndId>E{n}</EndToEndId></Refs><Amt Ccy='EUR'>{n}.50</Amt><RltdPties><Cdtr>"
+        f"<Nm>{name}</Nm></Cdtr><UltmtCdtr><Nm>Heirs</Nm></UltmtCdtr></RltdPties></TxDtls>"
+        for n, name in ((4, "Ada"), (8, "Bob"))
+    )
+    text = CAMT.format(version="02", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    text = text.replace("</TxDtls>", f"</TxDtls>{parts}", 1)
+    run(put(tmp_path / "a.xml", text.replace("<NtryDtls>", "<NtryRef>N1</NtryRef><NtryDtls>", 1)))
+
+    row = one("transactions", amount=-12.5)
+    assert {"NtryRef: N1", "Cdtr Nm: Ada", "Cdtr Nm: Bob", "Amt: 4.50 EUR", "Amt: 8.50 EUR",
+            "EndToEndId: E4", "UltmtCdtr Nm: Heirs"} <= set(row["details"].splitlines())  # fmt: skip
+    assert (row["counterparty"], row["memo"]) == (None, "Kauf")
+
+
+def test_long_texts_of_a_camt_batch_are_cut_with_a_receipt(tmp_path: Path) -> None:
+    names = "".join(
+        f"<TxDtls><RltdPties><Cdtr><Nm>{n:0200}</Nm></Cdtr></RltdPties></TxDtls>"
+        for n in range(120)
+    )
+    text = CAMT.format(version="02", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    run(put(tmp_path / "a.xml", text.replace("</TxDtls>", f"</TxDtls>{names}", 1)))
+
+    assert {code for code, _ in receipts()} == {"not_booked", "text_cut"}
+
+
+def test_long_memo_is_whole(tmp_path: Path) -> None:
+    text = CAMT.format(version="02", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    run(put(tmp_path / "a.xml", text.replace("Kauf", "Kauf " * 500)))
+
+    assert one("transactions", amount=-12.5)["memo"].count("Kauf") == 500
+
+
+def test_splits_and_address_of_qif_are_kept(tmp_path: Path) -> None:
+    text = (
+        "!Type:Bank\nD2026-01-13\nT-1,000.00\nCX\nPBank\nMRate\nLHouse\nAP.O. Box 1\nAOslo\n"
+        "SInterest\nEJanuary\n$-253.64\nS[Loan]\n$-746.36\n^\n"
+    )
+    run(put(tmp_path / "a.qif", text))
+
+    row = one("transactions", category="House")
+    assert row["details"].splitlines() == [
+        "Cleared: X", "Address: P.O. Box 1", "Address: Oslo", "Split: Interest",
+        "Split memo: January", "Split amount: -253.64", "Split: [Loan]", "Split amount: -746.36",
+    ]  # fmt: skip
+
+
+def test_other_elements_of_an_ofx_booking_are_kept(tmp_path: Path) -> None:
+    more = "<DTUSER>20260104<SIC>5942<NAME>Bookshop<PAYEE><NAME>Ada Books Ltd<CITY>Oslo</PAYEE>"
+    run(put(tmp_path / "a.ofx", document(ofx(booking("-42.00", more=more)))))
+
+    row = one("transactions", counterparty="Bookshop")
+    assert set(row["details"].splitlines()) == {
+        "DTUSER: 20260104", "SIC: 5942", "PAYEE NAME: Ada Books Ltd", "PAYEE CITY: Oslo",
+    }  # fmt: skip

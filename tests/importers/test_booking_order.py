@@ -5,18 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.importers.bank import bookings, put
-from tests.importers.imports import latest, receipts, run
+from tests.importers.imports import receipts, run
 from tests.importers.test_bank_formats import booking, document, ofx
 from tests.importers.test_statement_forms import camt
 
 pytestmark = pytest.mark.django_db
-
-REUSED = "2026010500017"
-OFX_ROWS = (
-    booking("-42.00", fitid=REUSED, more="<NAME>A"),
-    booking("-42.00", fitid=REUSED, more="<NAME>B"),
-    booking("-42.00", fitid=REUSED, day="20260305", more="<NAME>A"),
-)
 
 
 def entry(amount: str, *, reference: str, position: int, status: str = "BOOK") -> str:
@@ -36,32 +29,6 @@ def sums() -> list[tuple[str, str]]:
     return sorted((day, str(amount)) for day, amount, _ in bookings())
 
 
-@pytest.mark.parametrize("order", [(0, 2, 1), (1, 2, 0), (2, 1, 0)])
-def test_ofx_bookings_with_one_id_in_another_order(tmp_path: Path, order: tuple[int, ...]) -> None:
-    path = tmp_path / "a.ofx"
-    truth = [("2026-01-05", "-42.0"), ("2026-01-05", "-42.0"), ("2026-03-05", "-42.0")]
-    for rows in (OFX_ROWS, [OFX_ROWS[number] for number in order], OFX_ROWS):
-        run(put(path, document(ofx(*rows))))
-        assert sums() == truth
-    run(put(path, document(ofx(OFX_ROWS[order[0]]))))
-    assert sums() == truth
-
-
-@pytest.mark.parametrize("is_reverse", [False, True])
-def test_ofx_id_that_two_months_have(tmp_path: Path, is_reverse: bool) -> None:
-    texts = [document(ofx(row)) for row in (OFX_ROWS[0], OFX_ROWS[2])]
-    truth = [("2026-01-05", "-42.0"), ("2026-03-05", "-42.0")]
-    for number, text in enumerate(texts[:: -1 if is_reverse else 1]):
-        put(tmp_path / "in" / f"{number}.ofx", text)
-
-    run(tmp_path / "in")
-    assert sums() == truth
-    run(tmp_path / "in")
-    assert (latest().created, latest().updated) == (0, 0)
-    run(put(tmp_path / "both.ofx", document(ofx(OFX_ROWS[2], OFX_ROWS[0]))))
-    assert sums() == truth
-
-
 def test_ofx_booking_whose_day_the_bank_corrects_is_one(tmp_path: Path) -> None:
     run(put(tmp_path / "a.ofx", document(ofx(booking("-42.00")))))
     run(put(tmp_path / "b.ofx", document(ofx(booking("-42.00", day="20260107")))))
@@ -75,19 +42,6 @@ def test_ofx_statements_that_overlap_count_a_booking_once(tmp_path: Path) -> Non
     run(put(tmp_path / "a.ofx", document(ofx(row, row), ofx(row))))
 
     assert sums() == [("2026-01-05", "-1.0")] * 2
-
-
-@pytest.mark.parametrize("order", [(0, 2, 1), (1, 2, 0), (2, 1, 0)])
-def test_camt_entries_in_another_order(tmp_path: Path, order: tuple[int, ...]) -> None:
-    references = ("R1", "R2", "R2")
-    for each in ((0, 1, 2), order, (0, 1, 2)):
-        rows = (
-            entry("1.00", reference=references[number], position=position)
-            for position, number in enumerate(each, 1)
-        )
-        run(put(tmp_path / "a.xml", camt(statement(*rows))))
-        assert sums() == [("2026-01-13", "-1.0")] * 3
-    assert latest().created == 0
 
 
 def test_camt_entry_that_was_pending_counts_once(tmp_path: Path) -> None:

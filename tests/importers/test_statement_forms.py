@@ -33,18 +33,6 @@ def test_elements_are_found_in_every_form(
     assert one("transactions")["counterparty"] == name
 
 
-def test_two_bookings_with_one_id_in_a_statement_are_two(tmp_path: Path) -> None:
-    rows = (booking("-42.00", more="<NAME>A"), booking("-42.00", more="<NAME>B"))
-    path = put(tmp_path / "a.ofx", document(ofx(*rows)))
-
-    run(path)
-    run(path)
-    assert amounts() == ["-42.0", "-42.0"]
-    # Another statement repeats the booking with another text.
-    run(put(tmp_path / "b.ofx", document(ofx(rows[0]), ofx(booking("-42.00", more="<NAME>C")))))
-    assert amounts() == ["-42.0", "-42.0"]
-
-
 @pytest.mark.parametrize(
     ("action", "amount", "expected"), [("REPLACE", "-40.00", ["-40.0"]), ("DELETE", "-42.00", [])]
 )
@@ -56,15 +44,6 @@ def test_corrected_booking_does_not_count(
     run(put(tmp_path / "a.ofx", document(ofx(*rows))))
 
     assert amounts() == expected
-    assert {code for code, _ in receipts()} == {"not_booked"}
-
-
-def test_pending_bookings_of_ofx_have_receipts(tmp_path: Path) -> None:
-    pending = "<STMTTRNP><TRNTYPE>DEBIT<DTTRAN>20260130<TRNAMT>-9.00<NAME>P</STMTTRNP>"
-    text = document(ofx(booking("-42.00"))).replace("</STMTRS>", f"{pending}</STMTRS>")
-    run(put(tmp_path / "a.ofx", text))
-
-    assert amounts() == ["-42.0"]
     assert {code for code, _ in receipts()} == {"not_booked"}
 
 
@@ -111,16 +90,6 @@ def test_batch_has_no_single_other_side(tmp_path: Path) -> None:
     run(put(tmp_path / "a.xml", camt(STATEMENTS[0].replace("</Stmt>", entry))))
 
     assert one("transactions")["counterparty"] is None
-
-
-def test_name_in_a_dutch_statement(tmp_path: Path) -> None:
-    rows = (
-        ":61:2601130113D12,50NTRFNONREF\n"
-        ":86:/TRTP/SEPA/IBAN/NL91ABNA0417164300/NAME/J JANSEN/REMI/rent/EREF/x\n:62F:"
-    )
-    run(put(tmp_path / "a.sta", SWIFT[0].replace(":62F:", rows)))
-
-    assert one("transactions")["counterparty"] == "J JANSEN"
 
 
 @pytest.mark.parametrize(
