@@ -85,12 +85,10 @@ class _Text(VCardTextBehavior):  # type: ignore[misc]
                 line.value = written
             else:
                 line.written = written
-                escaped = _PLAIN_COMMA.sub(_escape_commas, written)
+                escaped = _PLAIN_COMMA.sub(
+                    lambda found: ":" if found[1] == "\\:" else found[1] or "\\,", written
+                )
                 line.value = stringToTextValues(escaped)[0]
-
-
-def _escape_commas(found: re.Match[str]) -> str:
-    return ":" if found[1] == "\\:" else found[1] or "\\,"
 
 
 VCardBehavior.defaultBehavior = _Text
@@ -291,21 +289,20 @@ def _contact(component: Component) -> ParsedItem:
     if component.text is None:
         raise UnreadableError(ReceiptCode.TOO_LARGE)
     text = _decode(component.text)
-    card = _parse_card(text)
+    try:
+        card = vobject.readOne(close_component(text, "VCARD"), allowQP=True, ignoreUnreadable=True)
+    except Exception as error:
+        raise UnreadableError(ReceiptCode.MALFORMED, detail=str(error)[:100]) from error
     name = _name_or_address(card)
     if name is None:
         raise UnreadableError(ReceiptCode.NO_IDENTITY)
     item = ParsedItem([ParsedRecord("contacts", _fields(card, _key(card, name)))])
-    _add_issues(item, card, text)
-    return item
-
-
-def _add_issues(item: ParsedItem, card: Any, text: str) -> None:
     if (written := first_value(card, "rev")) and item.records[0].data["updated_at"] is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=f"REV:{written[:40]}")
     for line, number in vobject.base.getLogicalLines(io.StringIO(text), allowQP=True):
         if ":" not in line:
             item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=f"line {number}: {line[:40]}")
+    return item
 
 
 def _decode(content: bytes) -> str:
@@ -317,14 +314,6 @@ def _decode(content: bytes) -> str:
             return replace_unstorable(unfold(content).decode())
         except UnicodeDecodeError:
             return decode(content)
-
-
-def _parse_card(text: str) -> Any:
-    """Parse a card. Raises ``UnreadableError``."""
-    try:
-        return vobject.readOne(close_component(text, "VCARD"), allowQP=True, ignoreUnreadable=True)
-    except Exception as error:
-        raise UnreadableError(ReceiptCode.MALFORMED, detail=str(error)[:100]) from error
 
 
 def _key(card: Any, name: str) -> str:

@@ -15,8 +15,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from xml.etree import ElementTree as ET
 
 from evidence.errors import InvalidRequest
-from importers.calendar.feed import horizon_year, lazy_series
-from importers.calendar.icalendar import group_by_uid, parse_calendar
+from importers.calendar.icalendar import group_by_uid, horizon_year, lazy_series, parse_calendar
 from importers.calendar.recurrence import ExpansionLimits, limits_per_run
 from importers.calendar.series import StoredSeries, parse_series
 from importers.contacts import parse_card
@@ -326,7 +325,8 @@ class CollectionRun:
         for name in (ETAG, MODIFIED, self._entries.data):
             ET.SubElement(properties, name)
         for ref in refs:
-            ET.SubElement(body, f"{DAV}href").text = _path_of(url, ref)
+            folder = urlsplit(url).path.rstrip("/")
+            ET.SubElement(body, f"{DAV}href").text = f"{folder}/{quote(ref, safe=PATH_CHARACTERS)}"
         response = self._report(url, body, FETCH_BYTES)
         require_success(response)
         return parse_multistatus(self._client, response).resources
@@ -347,10 +347,6 @@ def _ref(collection: str, url: str) -> str:
     base = unquote(urlsplit(collection).path).rstrip("/") + "/"
     path = unquote(urlsplit(url).path)
     return path.removeprefix(base) if path.startswith(base) else ""
-
-
-def _path_of(collection: str, ref: str) -> str:
-    return urlsplit(collection).path.rstrip("/") + "/" + quote(ref, safe=PATH_CHARACTERS)
 
 
 def _etag(resource: Resource) -> str:

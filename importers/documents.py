@@ -18,7 +18,7 @@ from importers.core.results import (
     record_key,
 )
 from importers.core.text_recognition import PICTURE_TYPES, is_installed, recognize_picture
-from importers.notes.markdown import describe_note
+from importers.notes import describe_note
 
 MEDIA_TYPES = {
     ".txt": "text/plain",

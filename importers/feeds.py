@@ -30,7 +30,7 @@ from importers.core.source_http import (
     require_success,
 )
 from importers.core.text import html_to_text, one_line, replace_unstorable
-from importers.notes.records import Note, add_note, clean_tags, note_key
+from importers.notes import Note, add_note, clean_tags, note_key
 
 FEED_MAX_BYTES = 8 * 1024 * 1024
 BATCH_ENTRIES = 100

@@ -105,13 +105,11 @@ def load_importers(package: str, folder: Path) -> list[InstalledImporter]:
     return [
         InstalledImporter(
             **known,
-            level=_level(entry),
+            level=_choice(entry, "level", LEVELS),
             proof=_text(entry, "proof") if "proof" in entry else "",
-            remembers_by_layout=entry.get("remembers_by_layout") is True,
             stored_fields=_fields_by_stream(entry.get("stored_fields")),
             twin_fields=_twin_fields(known["declaration"]),
             has_local_times=entry.get("has_local_times") is True,
-            has_recurring_events=entry.get("has_recurring_events") is True,
         )
         for entry, known in _read_entries(package, folder, "importers")
     ]
@@ -179,11 +177,11 @@ def _object_path(entry: Any, package: str) -> str:
     return path
 
 
-def _level(entry: dict[str, Any]) -> str:
-    level = entry.get("level", "")
-    if level not in ("", *LEVELS):
-        raise ManifestError(f"level takes {', '.join(LEVELS)}; got {level!r}.")
-    return str(level)
+def _choice(entry: dict[str, Any], name: str, choices: Sequence[str]) -> str:
+    value = entry.get(name, "")
+    if value not in ("", *choices):
+        raise ManifestError(f"{name} takes {', '.join(choices)}; got {value!r}.")
+    return str(value)
 
 
 def _twin_fields(declaration: bytes) -> dict[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ its ETag changes.
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -93,17 +93,16 @@ class _Run:
             elif name not in folders:
                 missing.append(name)
             else:
-                yield from self._folder(name, folders[name])
+                # The ETag of a folder of Nextcloud changes with all files below it.
+                has_whole = folders[name].text(NEXTCLOUD_ID)
+                etag = folders[name].text(f"{DAV}getetag") if has_whole else ""
+                if not etag or self._etags.get(name) != etag:
+                    yield from self._compare(name, self._walk(folders[name].url))
+                    self._etags[name] = etag
+                    yield self._checkpoint()
         yield self._checkpoint(ends_pass=True)
         if missing:
             raise SourceError(ProblemCode.CONTAINER_MISSING, ", ".join(missing))
-
-    def _folder(self, name: str, folder: Resource) -> Iterator[Event]:
-        etag = _whole_etag(folder)
-        if not etag or self._etags.get(name) != etag:
-            yield from self._compare(name, self._walk(folder.url))
-            self._etags[name] = etag
-            yield self._checkpoint()
 
     def _compare(
         self, name: str, listings: Iterable[tuple[str, list[Resource]]]
@@ -118,7 +117,8 @@ class _Run:
             known = self._run.known(name, list(files))
             seen.update(all_files)
             for ref, file in files.items():
-                if not self._is_read(file, known.get(ref, "")):
+                mark = self._mark(file)  # scans are read again once their text can be recognized
+                if known.get(ref, "") not in (mark, f"{mark}{RECOGNIZED}"):
                     yield from self._file(name, ref, file)
         for ref in self._run.known(name, None):
             if ref not in seen:
@@ -128,10 +128,6 @@ class _Run:
     def _reads(self, resource: Resource) -> bool:
         suffix = _suffix(resource)
         return suffix in MEDIA_TYPES or (self._reads_pictures and suffix in PICTURE_TYPES)
-
-    def _is_read(self, resource: Resource, mark: str) -> bool:
-        """Return whether a file was read before; scans again once their text can be recognized."""
-        return mark in (self._mark(resource), f"{_mark(resource)}{RECOGNIZED}")
 
     def _mark(self, resource: Resource) -> str:
         is_recognized = self._reads_pictures and _suffix(resource) in SCAN_SUFFIXES
@@ -183,14 +179,16 @@ class _Run:
         self._since = time.monotonic()
         skipped: Counter[str] = Counter()
         for counts in self._skipped.values():
-            skipped.update(counts)
+            for kind, count in counts.items():
+                needs = " (needs requirements-ocr.txt)" if kind in PICTURE_TYPES else ""
+                skipped[f"{kind}{needs}"] += count
         state = {
             "etags": self._etags,
             "skipped": self._skipped,
             "reads_pictures": self._reads_pictures,
         }
         done = self._done
-        return Checkpoint(state, done, done, ends_pass=ends_pass, skipped=_explained(skipped))
+        return Checkpoint(state, done, done, ends_pass=ends_pass, skipped=skipped)
 
 
 def _sign_in(run: SourceRun) -> HttpClient:
@@ -232,24 +230,11 @@ def _kind(name: str) -> str:
     return suffix if _SUFFIX.fullmatch(suffix) else "other"
 
 
-def _explained(skipped: Mapping[str, int]) -> dict[str, int]:
-    """Return the counts, with the extra that reads the files of a kind."""
-    return {
-        f"{kind} (needs requirements-ocr.txt)" if kind in PICTURE_TYPES else kind: count
-        for kind, count in skipped.items()
-    }
-
-
 def _mark(resource: Resource) -> str:
     """Return what changes with the content: the ETag, or else time and size."""
     names = ("getlastmodified", "getcontentlength")
     etag = resource.text(f"{DAV}getetag")
     return (etag or " ".join(resource.text(f"{DAV}{name}") for name in names))[:200]
-
-
-def _whole_etag(folder: Resource) -> str:
-    """Return the ETag of a folder if it changes with all files below it, as Nextcloud's do."""
-    return folder.text(f"{DAV}getetag") if folder.text(NEXTCLOUD_ID) else ""
 
 
 def _export_file(folder: str, ref: str, resource: Resource, content: bytes) -> ExportFile:

@@ -4,14 +4,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta, tzinfo
+from itertools import chain
 from typing import Any
 
-from icalendar import Event, vDDDTypes
+from icalendar import Event, vBinary, vDDDTypes, vUnknown
 from icalendar.prop.broken import vBroken
 
 from importers.calendar.recurrence import TimeZones, to_aware
 from importers.core.results import ParsedItem, ReceiptCode, record_key
-from importers.core.text import one_line, replace_unstorable
+from importers.core.text import html_to_text, one_line, replace_unstorable
+
+_TEXTS = ("DESCRIPTION", "COMMENT", "CONTACT", "RESOURCES")
+_ESCAPED = re.compile(r"\\(.)")
+_TITLES = ("SUMMARY", "LOCATION", "URL")
+_LINKS = ("ATTACH", "CONFERENCE", "X-GOOGLE-CONFERENCE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +43,49 @@ class EventTimes:
 def event_data(
     event: Event, calendar: str, times: EventTimes | None, *, key: str, item: ParsedItem
 ) -> dict[str, Any]:
-    description = item.cut_text(str(event.get("DESCRIPTION", "")))
     return {
         "id": key,
         "series_id": series_id(event),
         "calendar": calendar,
-        "title": _text(event, "SUMMARY"),
+        "title": _text(event, "SUMMARY", item),
         **time_fields(times),
-        "location": _text(event, "LOCATION"),
+        "location": _text(event, "LOCATION", item),
         "organizer": next(iter(_people(event, "ORGANIZER")), None),
         "attendees": _people(event, "ATTENDEE"),
-        "status": (_text(event, "STATUS") or "confirmed").lower(),
+        "status": (_text(event, "STATUS", item) or "confirmed").lower(),
         "recurrence": " ".join(recurrence_rules(event)) or None,
         "categories": _categories(event),
-        "url": _text(event, "URL"),
-        "description": description or None,
+        "url": _text(event, "URL", item),
+        "description": item.cut_text(_description(event, item)) or None,
     }
+
+
+def _description(event: Event, item: ParsedItem) -> str:
+    """Return all texts for people, and the addresses of files and calls. A file itself has a receipt."""
+    texts = [str(text).strip() for name in _TEXTS for text in values(event, name)]
+    texts += (one_line(str(text)) for name in _TITLES for text in values(event, name)[1:])
+    if "DESCRIPTION" not in event:  # Outlook may write it as HTML only
+        texts[:0] = [html_to_text(_unescaped(each)) for each in values(event, "X-ALT-DESC")]
+    links = []
+    for link in chain.from_iterable(values(event, name) for name in _LINKS):
+        params = getattr(link, "params", {})
+        name = one_line(str(params.get("FILENAME") or params.get("LABEL") or ""), max_chars=255)
+        if isinstance(link, vBinary) or not link:  # the reader leaves out their content
+            item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=f"attached file {name}".strip())
+        elif not any(_unescaped(link) in text for text in texts):
+            links.append(f"{name}: {_unescaped(link)}" if name else _unescaped(link))
+    texts.append("\n".join(dict.fromkeys(links)))
+    return replace_unstorable("\n\n".join(filter(None, dict.fromkeys(texts))))
+
+
+def _unescaped(value: Any) -> str:
+    """Return the text of a property whose type icalendar does not know."""
+    text = str(value)
+    return _ESCAPED.sub(_unescape, text).strip() if isinstance(value, vUnknown) else text
+
+
+def _unescape(escaped: re.Match[str]) -> str:
+    return "\n" if escaped[1] in "nN" else escaped[1]
 
 
 def time_fields(times: EventTimes | None) -> dict[str, Any]:
@@ -78,9 +111,9 @@ def values(event: Event, name: str) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _text(event: Event, name: str) -> str | None:
-    first = next(iter(values(event, name)), None)
-    return one_line(str(first)) or None if first is not None else None
+def _text(event: Event, name: str, item: ParsedItem) -> str | None:
+    """Return the first value; the description has others."""
+    return item.cut_line(next(map(str, values(event, name)), "")) or None
 
 
 def _people(event: Event, name: str) -> list[str]:
@@ -132,6 +165,9 @@ def event_times(event: Event, zones: TimeZones, item: ParsedItem) -> EventTimes 
         item.add_issue(ReceiptCode.BAD_DATE, detail=ical_text(event, "DTSTART")[:80])
         return None
     zone, name = _zone(event, start, zones, item)
+    ends = {"DTEND": date_property(event, "DTEND"), "DURATION": _duration(event)}
+    for written in (each for each, value in ends.items() if each in event and value is None):
+        item.add_issue(ReceiptCode.BAD_DATE, detail=f"{written} {ical_text(event, written)}"[:80])
     days, length = _length(event, start, zone, zones)
     if not timedelta() <= timedelta(days) + length <= MAX_EVENT_LENGTH:
         raw = ical_text(event, "DTEND") or ical_text(event, "DURATION")
@@ -150,12 +186,17 @@ def _length(event: Event, start: date, zone: tzinfo, zones: TimeZones) -> tuple[
         end_zone = zones.get(str(event["DTEND"].params.get("TZID") or "")) or zone
         exact_start = to_aware(start, zone=zone).astimezone(UTC)
         return 0, to_aware(end, zone=end_zone).astimezone(UTC) - exact_start
-    duration = event.get("DURATION")
-    length = duration.dt if isinstance(duration, vDDDTypes) else None
-    if isinstance(length, timedelta):
-        days = length.days if re.match(r"\+?P\d+[DW]", _to_ical(duration)) else 0
+    if (length := _duration(event)) is not None:
+        is_in_days = re.match(r"\+?P\d+[DW]", ical_text(event, "DURATION"))
+        days = length.days if is_in_days else 0
         return days, length - timedelta(days)
     return (0 if isinstance(start, datetime) else 1), timedelta()
+
+
+def _duration(event: Event) -> timedelta | None:
+    duration = event.get("DURATION")
+    length = duration.dt if isinstance(duration, vDDDTypes) else None
+    return length if isinstance(length, timedelta) else None
 
 
 def is_convertible(day: date) -> bool:

@@ -82,10 +82,6 @@ class Recurrence:
     excluded: frozenset[datetime] = frozenset()
     excluded_days: frozenset[date] = frozenset()
 
-    def is_excluded(self, start: datetime) -> bool:
-        """Return whether EXDATE names the start, or its day in the zone of the series."""
-        return start in self.excluded or start.astimezone(self.zone).date() in self.excluded_days
-
 
 class UnsupportedRuleError(Exception):
     """The recurrence rule is invalid, or takes too long to expand."""
@@ -162,7 +158,11 @@ def expand(recurrence: Recurrence, *, window: Window, max_steps: int) -> Expansi
         steps += len(rule_starts)
         is_truncated = is_truncated or steps >= max_steps
         has_later = has_later or rule.has_later(len(rule_starts))
-    starts = sorted((start for start in found if not recurrence.is_excluded(start)), key=_in_utc)
+    # EXDATE names a start, or its day in the zone of the series.
+    excluded_days = recurrence.excluded_days
+    kept = (start for start in found - recurrence.excluded
+            if start.astimezone(recurrence.zone).date() not in excluded_days)  # fmt: skip
+    starts = sorted(kept, key=_in_utc)
     return Expansion(
         starts=starts[:1] + [start for start in starts[1:] if window.first <= start <= window.last],
         earlier=[start for start in starts[1:] if start < window.first],
@@ -293,7 +293,7 @@ class TimeZones:
         self.floating = floating
         self._cache: dict[str, tzinfo | None] = {}
         self._definitions = {
-            name: component.text
+            re.sub(r"\\([,;\\])", r"\1", name): component.text
             for component in components
             if component.text is not None and (name := property_value(component.text, "TZID"))
         }

@@ -48,8 +48,8 @@ from importers.core.readers import (
     property_value,
     unfold,
 )
-from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, StaleRecords
-from importers.core.text import replace_unstorable
+from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, StaleRecords, record_key
+from importers.core.text import one_line, replace_unstorable
 
 StoredSeries = Callable[[], Mapping[str, Sequence[datetime]]]
 _OTHER_ENTRIES = {"VTODO": "task", "VJOURNAL": "journal entry"}
@@ -138,7 +138,7 @@ def _parse_entry(entry: Entry, item: ParsedItem) -> ParsedEntry | None:
         content = decode_quoted_printable(entry.component.text)
         event = _parse_event(content, is_cancelled=is_cancelled)
         event["UID"] = event.get("UID") or vText(entry_uid(entry) or "")
-    except (ValueError, IndexError, KeyError, TypeError) as error:
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
         item.add_issue(ReceiptCode.MALFORMED, detail=str(error)[:100])
         return None
     return ParsedEntry(event, entry.calendar)
@@ -185,12 +185,12 @@ def _content(event: Event) -> tuple[str, ...]:
 
 
 class Override(NamedTuple):
-    """A changed occurrence. ``replaced`` is the start that it replaces, with its times."""
+    """A changed occurrence, with the start that it replaces and its times, if these are valid."""
 
     event: Event
     calendar: Calendar
-    replaced: datetime
-    times: EventTimes
+    replaced: datetime | None
+    times: EventTimes | None
     is_for_later: bool
 
 
@@ -240,6 +240,9 @@ def _add_series(master: ParsedEntry, entries: list[ParsedEntry], item: ParsedIte
     found = _series_records(master, times, expansion, lengths, overrides, limits, item)
     starts = {key_of(series, start): start for start in expansion.starts}
     stored, zone = calendar.stored().get(series, ()), times.start.tzinfo or UTC
+    if not found:
+        title = one_line(str(event.get("SUMMARY", "")), max_chars=60)
+        item.add_issue(ReceiptCode.DELETED, detail=f"every occurrence of {title}")
     item.records += add_moved_keys(series, found, starts, stored, zone)
     item.stale += _stale_records(series, expansion, calendar.window, item.records)
 
@@ -261,17 +264,24 @@ def _days(starts: Iterable[datetime], times: EventTimes) -> dict[date | datetime
 def _overrides(
     entries: Iterable[ParsedEntry], days: dict[date | datetime, datetime], item: ParsedItem
 ) -> Iterator[Override]:
+    taken: set[datetime] = set()
     for event, calendar in entries:
         times = event_times(event, calendar.zones, item)
         replaced = date_property(event, "RECURRENCE-ID")
-        if times is None or replaced is None or not is_convertible(replaced):
+        if replaced is None or not is_convertible(replaced):
+            item.add_issue(ReceiptCode.BAD_DATE, detail=ical_text(event, "RECURRENCE-ID")[:80])
+            yield Override(event, calendar, None, times, is_for_later=False)
             continue
         name = event["RECURRENCE-ID"].params.get("TZID")
-        zone = (calendar.zones.get(str(name)) if name else None) or times.start.tzinfo or UTC
+        zone = calendar.zones.get(str(name)) if name else None
+        zone = zone or (times and times.start.tzinfo) or UTC
         is_for_later = str(event["RECURRENCE-ID"].params.get("RANGE", "")).upper()
         if is_for_later:
             item.add_issue(ReceiptCode.CHANGES_LATER, detail=ical_text(event, "RECURRENCE-ID"))
         start = _find_start(replaced, zone, calendar.zones.floating, days)
+        if start in taken:  # two of one day
+            start = to_aware(replaced, zone=zone)
+        taken.add(start)
         yield Override(event, calendar, start, times, is_for_later == "THISANDFUTURE")
 
 
@@ -281,16 +291,16 @@ def _find_start(
     """Return the start that a RECURRENCE-ID means.
 
     Programs write a time for an all-day series, a day for a timed one, or leave out the zone. Then
-    the only start of that day is meant.
+    the only start of that day is meant. Any other time is an occurrence of its own.
     """
     aware = to_aware(replaced, zone=zone)
-    candidates: list[date] = [aware.astimezone(UTC)]
-    if days:
-        candidates += [
-            replaced.date() if isinstance(replaced, datetime) else replaced,
-            aware.astimezone(floating).date(),
-        ]
-    return next((days[each] for each in candidates if each in days), aware)
+    if start := days.get(aware.astimezone(UTC)):
+        return start
+    if not isinstance(replaced, datetime):
+        return days.get(replaced, aware)
+    found = (days.get(day) for day in (replaced.date(), aware.astimezone(floating).date()))
+    times = (datetime.min.time(), replaced.time())  # midnight of a series of days
+    return next((start for start in found if start and start.time() in times), aware)
 
 
 def _stale_records(
@@ -337,10 +347,13 @@ def _series_records(
         occurrences=len(starts), size=size + other_size * max(0, len(starts) - 1)
     )
     series = series_id(event)
-    changed = {key_of(series, each.replaced): _override_record(each, item) for each in overrides}
-    later = sorted(
-        (each for each in overrides if each.is_for_later), key=lambda each: each.replaced
-    )
+    changed = {each.data["id"]: each for each in (_override_record(o, item) for o in overrides)}
+    later = [
+        (each.replaced, each.times, each)
+        for each in overrides
+        if each.is_for_later and each.replaced and each.times
+    ]
+    later.sort(key=lambda each: each[0])
     records = []
     for number, start in enumerate(starts):
         key = key_of(series, start)
@@ -354,21 +367,22 @@ def _series_records(
 def _change_later(
     fields: dict[str, Any],
     start: datetime,
-    overrides: Sequence[Override],
+    overrides: Sequence[tuple[datetime, EventTimes, Override]],
     *,
     is_short: bool,
 ) -> dict[str, Any]:
     """Apply the latest exception that also changes later occurrences."""
-    override = next((each for each in reversed(overrides) if each.replaced < start), None)
-    if override is None:
+    found = next((each for each in reversed(overrides) if each[0] < start), None)
+    if found is None:
         return fields
-    event, calendar, replaced, times, _ = override
+    replaced, times, override = found
     local = start.astimezone(times.start.tzinfo).replace(tzinfo=None)
     shift = times.start.replace(tzinfo=None) - replaced.astimezone(times.start.tzinfo).replace(
         tzinfo=None
     )
     moved = replace(times, start=(local + shift).replace(tzinfo=times.start.tzinfo))
-    changed = event_data(event, calendar.name, moved, key=fields["id"], item=ParsedItem())
+    calendar = override.calendar.name
+    changed = event_data(override.event, calendar, moved, key=fields["id"], item=ParsedItem())
     changed["recurrence"] = changed["recurrence"] or fields["recurrence"]
     return changed | EMPTY_LONG_FIELDS if is_short else changed
 
@@ -460,7 +474,11 @@ def _start_and_length(listed: Any) -> tuple[Any, timedelta | None]:
 
 def _override_record(override: Override, item: ParsedItem) -> ParsedRecord:
     """Return a changed occurrence under the key of the occurrence that it replaces."""
-    key = key_of(series_id(override.event), override.replaced)
+    series = series_id(override.event)
+    if override.replaced is not None:
+        key = key_of(series, override.replaced)
+    else:
+        key = record_key(f"{series}.", ical_text(override.event, "RECURRENCE-ID"), length=8)
     entry = ParsedEntry(override.event, override.calendar)
     return _record(entry, override.times, key=key, item=item)
 

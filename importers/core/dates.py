@@ -172,7 +172,8 @@ def detect_date_order(
     # One impossible month decides between orders.
     orders = [order for order in orders if not _count_bad(dates, order, years)] or orders
     if len(orders) > 1 and ascends:
-        orders = _fewest_steps_back(dates, orders)
+        steps_back = {order: _count_steps_back(dates, order) for order in orders}
+        orders = [order for order in orders if steps_back[order] == min(steps_back.values())]
     if chosen in orders:
         return chosen
     if len(orders) == 1:
@@ -210,11 +211,6 @@ def _is_year_first(dates: Sequence[WrittenDate], years: range) -> bool | None:
     if not all(2000 + int(number) in recent for number in last):
         return True
     return False if len(first) < len(last) else None
-
-
-def _fewest_steps_back(dates: Sequence[WrittenDate], orders: Sequence[str]) -> list[str]:
-    steps_back = {order: _count_steps_back(dates, order) for order in orders}
-    return [order for order in orders if steps_back[order] == min(steps_back.values())]
 
 
 def _count_steps_back(dates: Sequence[WrittenDate], order: str) -> int:

@@ -165,7 +165,10 @@ def open_export(path: Path) -> Export:
             return _open_folder(path)
         if not path.is_file():
             raise UnreadableError(ReceiptCode.CANNOT_OPEN)
-        if _is_zip(path) and path.suffix.lower() not in DOCUMENT_SUFFIXES:
+        # zipfile.is_zipfile looks at the end, and a mailbox can end with an attached archive.
+        with path.open("rb") as stream:
+            is_zip = stream.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
+        if is_zip and path.suffix.lower() not in DOCUMENT_SUFFIXES:
             return _open_archive(path)
         return _export(path, [_export_file(path.resolve(), path.name)])
     except OSError:
@@ -250,7 +253,7 @@ def _is_hidden(folder: Path) -> bool:
     # Maildir subfolders start with a dot, too.
     with suppress(OSError), os.scandir(folder) as entries:
         names = (entry.name for entry in islice(entries, MAX_NAMES_CHECKED))
-        return not any(name in MAILDIR_PARTS or MAILDIR_NAME.match(name) for name in names)
+        return not any(map(_is_in_maildir, names))
     return True
 
 
@@ -260,15 +263,14 @@ def _is_hidden_member(name: str) -> bool:
         names[-1].startswith(".")
         or names[-1] == MAILDIR_MARK
         or any(
-            folder == "__MACOSX"
-            or (
-                folder.startswith(".")
-                and next_name not in MAILDIR_PARTS
-                and not MAILDIR_NAME.match(next_name)
-            )
+            folder == "__MACOSX" or (folder.startswith(".") and not _is_in_maildir(next_name))
             for folder, next_name in pairwise(names)
         )
     )
+
+
+def _is_in_maildir(name: str) -> bool:
+    return name in MAILDIR_PARTS or MAILDIR_NAME.match(name) is not None
 
 
 def _export_file(path: Path, name: str) -> ExportFile:
@@ -327,15 +329,6 @@ def _open_archive(path: Path) -> Export:
             files.append(file)
     files.sort(key=lambda file: file.name)
     return _export(path, files, tuple(unreadable))
-
-
-def _is_zip(path: Path) -> bool:
-    """Return whether the file begins as a zip archive does.
-
-    ``zipfile.is_zipfile`` looks at the end, and a mailbox can end with an attached archive.
-    """
-    with path.open("rb") as stream:
-        return stream.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
 
 
 def _list_members(path: Path) -> list[Member]:

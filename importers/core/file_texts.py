@@ -240,16 +240,16 @@ def _opendocument_lines(stream: IO[bytes], only_within: str) -> Iterator[str]:
         elif name == "table-row" and "spreadsheet" in open_names:
             yield from _row_lines(element)
             element.clear()
-        elif name in ("p", "h") and not {"p", "h", "table-row"} & _of_sheets(open_names):
+        # Rows count in a spreadsheet only, whose cells are read together.
+        elif (
+            name in ("p", "h")
+            and not {"p", "h"}.intersection(open_names)
+            and not ("table-row" in open_names and "spreadsheet" in open_names)
+        ):
             lines: list[str] = []
             text = "".join(_inline(element, lines))
             yield from (text, *lines)
             element.clear()
-
-
-def _of_sheets(open_names: list[str]) -> set[str]:
-    """Return the open elements; rows count in a spreadsheet only, whose cells are read together."""
-    return set(open_names) - (set() if "spreadsheet" in open_names else {"table-row"})
 
 
 def _inline(element: Element, lines: list[str]) -> Iterator[str]:
@@ -346,11 +346,6 @@ class OfficeText(NamedTuple):
 
     text: str | None = None
     issue: ReceiptCode | None = None
-
-
-def is_office(content: bytes, media_type: str) -> bool:
-    """Return whether a file is one of Office; mail calls RTF text."""
-    return media_type in MEDIA_TYPES.values() or content.startswith(_RTF)
 
 
 def extract_office_text(content: bytes) -> OfficeText:
@@ -642,25 +637,20 @@ def _extract_text(
     """Return the text, and the number of pages of a PDF."""
     pages = None
     if media_type == "application/pdf":
-        text, pages = _pdf_text(content, item)
-    elif is_office(content, media_type):
+        text, pages, is_locked = parse_pdf(content)
+        if text is None and pages and not is_locked:
+            text = recognize_pdf(content, item)
+        elif text is None:
+            item.add_issue(ReceiptCode.LOCKED if is_locked else ReceiptCode.NO_TEXT)
+    elif media_type in MEDIA_TYPES.values() or content.startswith(_RTF):  # mail calls RTF text
         text, issue = extract_office_text(content)
         item.issues += [] if issue is None else [Issue(issue)]
     elif media_type in PICTURE_TYPES.values():
         text = recognize_attached_picture(content, item)
     elif media_type == "text/html":
         text = html_to_text(decode(text_prefix(content), charset))
-    elif media_type.startswith("text/") or media_type in _TEXT_TYPES:
+    elif media_type.startswith(("text/", "message/")) or media_type in _TEXT_TYPES:
         text = decode(text_prefix(content), charset)
     else:
         return None, None
     return item.cut_text(text or "") or None, pages
-
-
-def _pdf_text(content: bytes, item: ParsedItem) -> tuple[str | None, int | None]:
-    text, pages, is_locked = parse_pdf(content)
-    if text is None and pages and not is_locked:
-        return recognize_pdf(content, item), pages
-    if text is None:
-        item.add_issue(ReceiptCode.LOCKED if is_locked else ReceiptCode.NO_TEXT)
-    return text, pages

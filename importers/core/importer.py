@@ -175,22 +175,18 @@ class InstalledImporter(Installed):
     """An importer; ``name`` is the value of ``--as``.
 
     - ``level`` is one of LEVELS, and ``proof`` says in words on what the importer rests.
-    - ``remembers_by_layout``: ``prepare`` alone decides which answers are remembered, and for which
-      files.
-    - ``stored_fields``: importers get these fields of all records by stream.
+    - ``stored_fields``: importers get these fields of all records by stream, and the answers that
+      ``prepare`` alone chose to remember.
     - ``twin_fields``: importers get a digest of these fields of each record of a stream whose key
       begins with ``twin_prefix``. The declaration says by which fields records are the same.
     - ``has_local_times``: some times of this format have no zone.
-    - ``has_recurring_events``: its recurring events are expanded within the years of the options.
     """
 
     level: str = ""
     proof: str = ""
-    remembers_by_layout: bool = False
     stored_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     twin_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     has_local_times: bool = False
-    has_recurring_events: bool = False
 
     @property
     def time_fields(self) -> dict[str, str]:
@@ -306,45 +302,30 @@ def _parse_column(text: str) -> tuple[str, str]:
 
 EXTRA_PACKAGE = "pdpp_importers_extra"
 
-_KINDS = tuple(
-    (title, re.compile(name, re.I), re.compile(head, re.S))
-    for title, name, head in (
-        ("Outlook", r"\.(?:msg|pst|ost)$", rb"\xd0\xcf\x11\xe0|!BDN"),
-        ("FIT", "", rb".{8}\.FIT"),
-        ("browser history", r"(?:^|/)(?:History|places\.sqlite|History\.db)$", rb"SQLite format 3"),
-        (
-            "browser history",
-            "",
-            rb"SQLite format 3.*CREATE TABLE (?:urls|visits|moz_places|history_items)\b",
-        ),
-        ("Google Chat", r"(?:^|/)Google Chat/", b""),
-        ("Google Tasks", r"\.json$", rb'.*"tasks#taskLists"'),
-        (
-            "Facebook or Instagram",
-            r"(?:^|/)(?:your_(?:facebook|instagram)_activity|friends_and_followers"
-            r"|(?:connections/)?followers_and_following|comments_and_reactions"
-            r"|likes_and_reactions|posts/your_posts|content/posts_)",
-            b"",
-        ),
-        (
-            "Facebook or Instagram",
-            r"\.json$",
-            rb'(?=.*"(?:participants|participant_name)")(?=.*"(?:timestamp_ms|threadName)")',
-        ),
-        ("X", r"(?:^|/)(?:tweets?|community_tweet|direct_messages\w*)_media/", b""),
-        ("X", r"\.js$", rb"\s*(?:\xef\xbb\xbf)?\s*window\.(?:YTD|__THAR_CONFIG)"),
-        (
-            "LinkedIn",
-            r"\.csv$",
-            rb"(?=.*First Name,Last Name,).*Connected On|.*Company Name,Title,Description,"
-            rb"|.*CONVERSATION ID,",
-        ),
-        ("Spotify", r"\.json$", rb'.*"(?:ms_played|msPlayed)"'),
-        ("Netflix", r"\.csv$", rb".{0,8}Profile Name.{0,3}Start Time"),
-        ("Netflix", r"(?:netflix|viewing).*\.csv$", rb".{0,8}Title.{0,3}Date"),
-        ("Amazon", r"\.csv$", rb"(?=.*Order ID)(?=.*ASIN)(?=.*Product Name)"),
-    )
-)
+_KINDS = tuple((title, re.compile(name, re.I), re.compile(head, re.S)) for title, name, head in (
+    ("Outlook", r"\.(?:msg|pst|ost)$", rb"\xd0\xcf\x11\xe0|!BDN"),
+    ("FIT", "", rb".{8}\.FIT"),
+    ("Apple Health", r"\.xml$", rb".*<HealthData"),
+    ("browser history", r"(?:^|/)(?:History|places\.sqlite|History\.db)$", rb"SQLite format 3"),
+    ("browser history", "",
+     rb"SQLite format 3.*CREATE TABLE (?:urls|visits|moz_places|history_items)\b"),
+    ("Google Chat", r"(?:^|/)Google Chat/", b""),
+    ("Google Tasks", r"\.json$", rb'.*"tasks#taskLists"'),
+    ("Facebook or Instagram",
+     r"(?:^|/)(?:your_(?:facebook|instagram)_activity|friends_and_followers"
+     r"|(?:connections/)?followers_and_following|comments_and_reactions|likes_and_reactions"
+     r"|posts/your_posts|content/posts_)", b""),
+    ("Facebook or Instagram", r"\.json$",
+     rb'(?=.*"(?:participants|participant_name)")(?=.*"(?:timestamp_ms|threadName)")'),
+    ("X", r"(?:^|/)(?:tweets?|community_tweet|direct_messages\w*)_media/", b""),
+    ("X", r"\.js$", rb"\s*(?:\xef\xbb\xbf)?\s*window\.(?:YTD|__THAR_CONFIG)"),
+    ("LinkedIn", r"\.csv$",
+     rb"(?=.*First Name,Last Name,).*Connected On|.*Company Name,Title,Description,|.*CONVERSATION ID,"),
+    ("Spotify", r"\.json$", rb'.*"(?:ms_played|msPlayed)"'),
+    ("Netflix", r"\.csv$", rb".{0,8}Profile Name.{0,3}Start Time"),
+    ("Netflix", r"(?:netflix|viewing).*\.csv$", rb".{0,8}Title.{0,3}Date"),
+    ("Amazon", r"\.csv$", rb"(?=.*Order ID)(?=.*ASIN)(?=.*Product Name)"),
+))  # fmt: skip
 
 
 def extra_kind(file: ExportFile) -> str | None:

@@ -213,17 +213,12 @@ Row = dict[str, str]
 ParseRow = Callable[[Row], ParsedItem]
 
 
-def head_columns(file: ExportFile) -> list[list[str]]:
-    """Return the cells of the first lines of a file."""
-    lines = to_utf8(file.head).decode("utf-8", "replace").lstrip("\ufeff").splitlines()
-    return [_cells(line) for line in lines[:_HEADER_MAX_LINES]]
-
-
 def find_header(file: ExportFile, *columns: str) -> int | None:
     """Return the number of the first line that has all these columns, counted from 0."""
     wanted = {column.lower() for column in columns}
-    for number, cells in enumerate(head_columns(file)):
-        if wanted <= {cell.strip().lower() for cell in cells}:
+    lines = to_utf8(file.head).decode("utf-8", "replace").lstrip("\ufeff").splitlines()
+    for number, line in enumerate(lines[:_HEADER_MAX_LINES]):
+        if wanted <= {cell.strip().lower() for cell in _cells(line)}:
             return number
     return None
 
@@ -308,7 +303,7 @@ COMPONENT_MAX_LINES = 20_000
 class Component(NamedTuple):
     """A component of an iCalendar or vCard file.
 
-    ``line`` counts from 1. ``text`` has no embedded media, and is None where it is too long.
+    ``line`` counts from 1. ``text`` has no content of embedded media, and is None where it is too long.
     """
 
     name: str
@@ -319,8 +314,11 @@ class Component(NamedTuple):
 
 _BEGIN = re.compile(rb"^BEGIN:([A-Za-z0-9-]+)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
 _EMBEDDED_MEDIA = re.compile(
-    rb"^(?:[\w-]+\.)?(?:PHOTO|LOGO|SOUND|KEY|ATTACH)[;:][^\n]*\n(?:[ \t][^\n]*\n)*",
+    rb"^(?:(?:[\w-]+\.)?(?:PHOTO|LOGO|SOUND|KEY)|(ATTACH))[;:][^\n]*\n(?:[ \t][^\n]*\n)*",
     re.MULTILINE | re.IGNORECASE,
+)
+_ATTACHED_FILE = re.compile(
+    rb"""(ATTACH(?=;.*[=;](?:BASE64|BINARY)[;:]|:data:)(?:;(?:"[^"]*"|[^":])*)?:)""", re.IGNORECASE
 )
 _QUOTED_PRINTABLE = re.compile(
     rb"^([\w-]++)(?=[^:\n]*?;(?:ENCODING=)?QUOTED-PRINTABLE[;:])([^:\n]*+):"
@@ -345,10 +343,18 @@ def iter_components(content: bytes, *, names: frozenset[str]) -> Iterator[Compon
         end = _component_end(content, name, position)
         line += content.count(b"\n", line_position, begin.start())
         line_position = begin.start()
-        text = _EMBEDDED_MEDIA.sub(b"", content[begin.start() : end])
+        text = _EMBEDDED_MEDIA.sub(_without_media, content[begin.start() : end])
         is_short = len(text) <= COMPONENT_MAX_BYTES and text.count(b"\n") <= COMPONENT_MAX_LINES
         yield Component(name, line + 1, text if is_short else None, end - begin.start())
         position = end
+
+
+def _without_media(found: re.Match[bytes]) -> bytes:
+    """Return nothing for media, and for an attached file its property without a value."""
+    if found[1] is None:
+        return b""
+    attached = _ATTACHED_FILE.match(unfold(found[0]))
+    return attached[1] + b"\n" if attached else found[0]
 
 
 def _component_end(content: bytes, name: str, position: int) -> int:

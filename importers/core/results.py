@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from importers.core.text import truncate
+from importers.core.text import one_line, truncate
 
 T = TypeVar("T")
 
@@ -177,6 +177,13 @@ class ParsedItem:
         if date is None:
             self.add_issue(ReceiptCode.BAD_DATE, detail=str(written)[:40])
         return date
+
+    def cut_line(self, text: str, *, max_chars: int = 1_000) -> str:
+        """Return a name or title on one line; one that is too long is cut, which is an issue."""
+        line = one_line(text, max_chars=max_chars + 1)
+        if len(line) > max_chars:
+            self.add_issue(ReceiptCode.TEXT_CUT)
+        return line[:max_chars]
 
     def cut_text(self, text: str) -> str:
         """Return a text as it can be stored; one that is too long is cut, which is an issue."""

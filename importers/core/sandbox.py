@@ -39,7 +39,9 @@ MAX_SAMPLES = 3
 MAX_SAMPLE_ROWS = 5
 MAX_SAMPLE_COLUMNS = 60
 SILENCE_SECONDS = 120.0
-"""Longest wait for a message. A working process sends one each second, between two items."""
+"""Longest wait for a whole message. A working process sends one each second, between two items."""
+TOTAL_SECONDS = 24 * 3600.0
+"""Longest wait for all messages of a process. The time to store what it sends does not count."""
 CHECK_SECONDS = 1.0
 PIPE_BYTES = 1024 * 1024
 PROGRAM = Path(__file__).with_name("sandbox_worker.py")
@@ -77,16 +79,13 @@ class Session:
             raise SandboxError("exited") from error
 
     def receive(self) -> dict[str, Any]:
-        try:
+        begin_message(self._responses)
+        with _protocol():
             return read_message(self._responses)
-        except (MessageError, OSError) as error:
-            raise SandboxError(str(error)) from error
 
     def read(self, size: int) -> bytes:
-        try:
+        with _protocol():
             return read_exactly(self._responses, size)
-        except (MessageError, OSError) as error:
-            raise SandboxError(str(error)) from error
 
 
 def warn_of_missing(enforced: Sequence[object]) -> None:
@@ -103,17 +102,22 @@ def parse_issue(values: Any) -> Issue:
 
 
 class TimedPipe(RawIOBase):
-    """A pipe that fails when nothing arrives for ``seconds``, or when ``is_stopped``."""
+    """A pipe that fails when its reader waited ``seconds`` since ``begin``, however much arrived.
+
+    It also fails after ``total`` seconds since it was opened, and when ``is_stopped``.
+    """
 
     def __init__(
         self,
         pipe: IO[bytes],
         *,
         seconds: float,
+        total: float,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._pipe = pipe
-        self._seconds = seconds
+        self._seconds, self._total = seconds, total
+        self._waited = self._waited_in_all = 0.0
         self._is_stopped = is_stopped
         self._poll = select.poll()
         self._poll.register(pipe, select.POLLIN | select.POLLHUP)
@@ -122,15 +126,32 @@ class TimedPipe(RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def begin(self) -> None:
+        """Start the time of the next message."""
+        self._waited = 0.0
+
     @override
     def readinto(self, buffer: Buffer) -> int:
-        deadline = time.monotonic() + self._seconds
-        while not self._poll.poll(CHECK_SECONDS * 1000):
+        has_arrived = False
+        while not has_arrived:
+            started = time.monotonic()
+            has_arrived = bool(self._poll.poll(CHECK_SECONDS * 1000))
+            waited = time.monotonic() - started
+            self._waited += waited
+            self._waited_in_all += waited
             if self._is_stopped():
                 raise TimeoutError("was stopped")
-            if time.monotonic() >= deadline:
+            if self._waited >= self._seconds:
                 raise TimeoutError("was silent for too long")
+            if self._waited_in_all >= self._total:
+                raise TimeoutError("took too long")
         return os.readv(self._pipe.fileno(), [buffer])
+
+
+def begin_message(stream: IO[bytes]) -> None:
+    """Start the time of a message that arrives through a ``TimedPipe``."""
+    if isinstance(pipe := getattr(stream, "raw", None), TimedPipe):
+        pipe.begin()
 
 
 @contextmanager
@@ -141,9 +162,8 @@ def open_session(importer: InstalledImporter, export: Path) -> Iterator[Session]
     """
     arguments = (importer.package, importer.folder, export.absolute())
     with start_process(PROGRAM, *arguments) as process:
-        responses = BufferedReader(
-            TimedPipe(process.responses, seconds=SILENCE_SECONDS), PIPE_BYTES
-        )
+        pipe = TimedPipe(process.responses, seconds=SILENCE_SECONDS, total=TOTAL_SECONDS)
+        responses = BufferedReader(pipe, PIPE_BYTES)
         session = Session(export, process.requests, responses)
         session.open()
         yield session
@@ -306,6 +326,8 @@ def _protocol() -> Iterator[None]:
     """Convert every error in a message of the process to ``SandboxError``."""
     try:
         yield
+    except (MessageError, OSError) as error:
+        raise SandboxError(str(error)) from error
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise SandboxError("sent something else than a message") from error
 
@@ -367,7 +389,7 @@ def read(
 
     Raises ``ExportChanged``. When the process dies, the item that it was parsing has an issue.
     """
-    number, is_careful = skip, False
+    number, is_careful, began = skip, False, time.monotonic()
     for _ in range(MAX_CRASHES):
         started = -1
         try:
@@ -380,10 +402,12 @@ def read(
         except SandboxError as error:
             logger.warning("%s: the process %s", importer.name, error)
             issue = Issue(ReceiptCode.UNREADABLE, f"the importer {error}")
-            if is_careful:
+            is_late = time.monotonic() - began >= TOTAL_SECONDS
+            if is_careful or is_late:
                 yield ReceivedItem(number, "", "", 0, issues=[issue])
                 number += 1
-                if started < number - 1:  # it dies between the items: nothing more can be read
+                # If it dies between the items, nothing more can be read.
+                if is_late or started < number - 1:
                     return
             is_careful = True
         else:

@@ -156,7 +156,12 @@ class Worker:
             if request["is_chosen"] and not chosen and len(unclaimed) == 1:
                 chosen = {positions[id(unclaimed[0])]}
             if chosen:
-                claims.append(_describe_claim(name, [files[at] for at in sorted(chosen)], chosen))
+                found = [files[at] for at in sorted(chosen)]
+                size, digest = sum(file.size for file in found), fingerprint(found)
+                ranges = _ranges(sorted(chosen))
+                claims.append(
+                    {"importer": name, "files": ranges, "size": size, "fingerprint": digest}
+                )
                 unclaimed = [file for file in unclaimed if positions[id(file)] not in chosen]
         return {
             "name": self.export.name,
@@ -230,15 +235,6 @@ class Worker:
         if not isinstance(importer, Importer):
             raise TypeError(f"{object_path} is not an Importer")
         return importer
-
-
-def _describe_claim(name: str, files: Sequence[ExportFile], positions: set[int]) -> dict[str, Any]:
-    return {
-        "importer": name,
-        "files": _ranges(sorted(positions)),
-        "size": sum(file.size for file in files),
-        "fingerprint": fingerprint(files),
-    }
 
 
 def _ranges(positions: list[int]) -> Ranges:

@@ -220,7 +220,11 @@ class SourceField:
 class InstalledSource(Installed):
     """A live source.
 
-    ``volatile``, ``container_field``, ``dependents`` and ``twin_prefix`` are as in ``SyncRules``.
+    ``volatile`` are the fields by stream that reading a stored record again changes; other streams
+    are replaced. ``container_field`` has the container. Records of ``dependents`` are deleted with
+    the record whose key and a dot begin theirs. An item whose records are of such a stream has the
+    part before the dot as its key: it is a series. A record whose twin has a key that begins with
+    ``twin_prefix`` becomes that one: another format has brought it.
     ``hosts`` are pairs of the settings that name a host and its port: the source can connect to nothing else.
     ``has_deletions``: it notices what the account deletes, so that the owner can choose mirroring.
     ``discovery`` is the service, ``caldav`` or ``carddav``, that finds an empty address. ``companion``
@@ -239,6 +243,10 @@ class InstalledSource(Installed):
     signs_in: bool = False
     discovery: str = ""
     companion: str = ""
+
+    def item_key(self, stream: str, record_key: str) -> str:
+        """Return the key of the item with this first record."""
+        return record_key.partition(".")[0] if stream in self.dependents else record_key
 
     def host_addresses(self, settings: Mapping[str, Any]) -> set[tuple[str, int]]:
         """Return the hosts and ports that the owner entered or confirmed."""

@@ -12,9 +12,11 @@ from typing import IO, Any
 
 from importers.core.sandbox import (
     PIPE_BYTES,
+    TOTAL_SECONDS,
     ReceivedItem,
     SandboxError,
     TimedPipe,
+    begin_message,
     parse_item,
     start_process,
     warn_of_missing,
@@ -26,7 +28,7 @@ from importers.core.text import replace_unstorable
 
 PROGRAM = Path(__file__).with_name("source_worker.py")
 SILENCE_SECONDS = 600.0
-"""Longest wait for a message: a slow server may take this long for a large part."""
+"""Longest wait for a whole message: a slow server may take this long for a large part."""
 CONNECT_SECONDS = 20.0
 READ_SECONDS = 60.0
 """Longest wait of a source for bytes of its server."""
@@ -101,15 +103,10 @@ class SourceSession:
         with failures():
             self._request("containers")
             message = self._receive(lambda _container, _refs: [])
-            return [
-                Container(
-                    _name(each["name"]),
-                    _name(each["title"]),
-                    bool(each["is_usual"]),
-                    int(each["items"]),
-                )
-                for each in message["containers"]
-            ]
+            found = message["containers"]
+            names = [(_name(each["name"]), _name(each["title"])) for each in found]
+            return [Container(*name, bool(each["is_usual"]), int(each["items"]))
+                    for name, each in zip(names, found, strict=True)]  # fmt: skip
 
     def _request(self, what: str) -> None:
         access = self._access
@@ -127,6 +124,7 @@ class SourceSession:
     def _receive(self, known: Known, series_keys: SeriesKeys = list) -> dict[str, Any]:
         """Return the next message, after answering questions."""
         while True:
+            begin_message(self._responses)
             message = read_message(self._responses)
             if "connect" in message:
                 self._connect(str(message["connect"][0]), int(message["connect"][1]))
@@ -195,20 +193,21 @@ def open_source(
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with ours, theirs:
         arguments = (source.package, source.folder, theirs.fileno())
+        trusted = {name: os.environ[name] for name in CERTIFICATE_VARIABLES if os.environ.get(name)}
         with start_process(
-            PROGRAM, *arguments, descriptors=[theirs.fileno()], environment=certificate_settings()
+            PROGRAM, *arguments, descriptors=[theirs.fileno()], environment=trusted
         ) as process:
             theirs.close()
-            pipe = TimedPipe(process.responses, seconds=SILENCE_SECONDS, is_stopped=is_stopped)
+            pipe = TimedPipe(
+                process.responses,
+                seconds=SILENCE_SECONDS,
+                total=TOTAL_SECONDS,
+                is_stopped=is_stopped,
+            )
             responses = BufferedReader(pipe, PIPE_BYTES)
             with failures():
                 warn_of_missing(read_message(responses)["enforced"])
             yield SourceSession(source, access, (process.requests, responses, ours))
-
-
-def certificate_settings() -> dict[str, str]:
-    """Return the environment that names certificates to trust."""
-    return {name: os.environ[name] for name in CERTIFICATE_VARIABLES if os.environ.get(name)}
 
 
 def open_connection(
@@ -228,8 +227,10 @@ def connect_filtered(host: str, port: int, *, private: bool) -> socket.socket:
     try:
         addresses = (private_addresses if private else public_addresses)(host, port)
     except BlockedAddressError:
-        is_private = _resolves(host, port)
-        code = ProblemCode.PRIVATE_ADDRESS if is_private else ProblemCode.HOST_UNKNOWN
+        code = ProblemCode.HOST_UNKNOWN
+        with suppress(OSError, UnicodeError):
+            socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
+            code = ProblemCode.PRIVATE_ADDRESS
         raise SourceError(code, host[:200]) from None
     for address in addresses:
         with suppress(OSError):
@@ -254,13 +255,6 @@ class ServerNetwork:
         connected = connect_filtered(host, port, private=self._allows_private)
         connected.settimeout(self._seconds)
         return self.tls.wrap_socket(connected, server_hostname=host) if is_encrypted else connected
-
-
-def _resolves(host: str, port: int) -> bool:
-    try:
-        return bool(socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP))
-    except (OSError, UnicodeError):
-        return False
 
 
 @contextmanager

@@ -168,29 +168,24 @@ class _Step:
     """Events since the last state."""
 
     def __init__(self) -> None:
-        self._items: list[Any] = []
-        self._seen: list[list[str]] = []
-        self._changes: list[Any] = []
-        self._gone: list[list[Any]] = []
+        self._lists: dict[str, list[Any]] = {"items": [], "seen": [], "changes": [], "gone": []}
         self.payload: list[bytes] = []
 
     def add(self, event: Item | Change | Gone) -> None:
         if isinstance(event, Item):
             header, payload = encode_item(event.content, parse_item(event.content))
-            self._items.append(header)
-            self._seen.append([event.container, event.ref, event.mark])
+            self._lists["items"].append(header)
+            self._lists["seen"].append([event.container, event.ref, event.mark])
             self.payload += payload
         elif isinstance(event, Change):
-            self._changes.append([event.container, event.ref, event.mark, dict(event.fields)])
+            changed = [event.container, event.ref, event.mark, dict(event.fields)]
+            self._lists["changes"].append(changed)
         else:
-            self._gone.append([event.container, event.ref, event.keeps_record])
+            self._lists["gone"].append([event.container, event.ref, event.keeps_record])
 
     def header(self, checkpoint: Checkpoint) -> dict[str, Any]:
         return {
-            "items": self._items,
-            "seen": self._seen,
-            "changes": self._changes,
-            "gone": self._gone,
+            **self._lists,
             "state": checkpoint.state,
             "progress": [checkpoint.done, checkpoint.total],
             "ends_pass": checkpoint.ends_pass,

@@ -51,13 +51,15 @@ _SHORT_RUN = re.compile(
 )
 _SYMBOL_IN_WORD = re.compile(
     "[A-Za-zÀ-ž](?!['’‘–—…·­\u00a0ªº°])[\u0080-\u00bf×÷€‚ƒ„†‡ˆ‰‹˜™›“”•]+[a-zà-ÿąęćńśźżł]"  # noqa: RUF001
+    # Capitals of Central Europe: £ stands between letters of no other text, ¦ and ¬ beside none.
+    "|[A-Za-zÀ-ž][\u0080-\u009f¡£¥¯±]+[A-ZÀ-Ž]|[¦¬¶ˇ][A-ZÀ-Ž]|[A-ZÀ-Ž][¦¬¶ˇ]"
 )
 # Letters that windows-1252 shows for text of neighboring charsets: (codec, letters, not with).
 _NEIGHBORS = (
     ("cp1254", re.compile("[ýþðÝÞÐ]"), re.compile("[áæéíóúÁÆÉÍÓÚøìèù]")),  # Turkish, not Icelandic
     (
         "cp1250",
-        re.compile("ø.*[ìèùò]|[ìèùò].*ø|[šž].*[èæð]|[èæð].*[šž]", re.S),
+        re.compile("ø.*[ìèùò]|[ìèùò].*ø|[šž].*[èæð]|[èæð].*[šž]|[ìù].*[áíúý]|[áíúý].*[ìù]", re.S),
         re.compile("[åêà]"),
     ),
     ("cp1250", re.compile("[õûÕÛ]"), re.compile("[ãçêàèâÃÇÊÀÈÂäå]")),  # Hungarian
@@ -69,7 +71,16 @@ _OTHER_SCRIPTS = frozenset((
     "iso8859-7", "cp1255", "iso8859-8", "cp1256", "iso8859-6", "cp874", "tis-620", "iso8859-11",
 ))  # fmt: skip
 _MIN_LETTERS = 4
+MIN_WIDE_CHARS = 8
+_CENTRAL_CODECS = ("cp1250", "iso8859-2")
 _RARE_CODECS = ["mac_cyrillic", "mac_greek", "mac_iceland", "mac_latin2", "mac_turkish", "cp1006"]
+_JIS_NAME = re.compile(r"(?:windows-?)?iso-?2022-?jp.*|cp5022[0-2]")
+_JIS = re.compile(rb"\x1b(?:\$\(?[@BD]|\(I)")
+_JIS_SHIFT = re.compile(rb"\x1b(\$\(?[@BD]|\([BJI])")
+_DOUBLE_BYTE = frozenset(
+    ("gb2312", "gbk", "gb18030", "big5", "big5hkscs", "euc_kr", "cp949", "euc_jp")
+)
+_ACCENT_IN_WORD = re.compile("[A-Za-z][À-ž]|[À-ž][A-Za-z]")
 # Bytes in these charsets can be valid UTF-8 and mean something else.
 _NOT_UTF8 = ("utf-16", "utf-32", "utf-7", "iso2022", "hz")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -118,14 +129,15 @@ def decode(content: bytes, declared: str | None = None) -> str:
     bytes, which are replaced. Otherwise the declared charset is tried, and then a detected one.
     """
     codec = _codec(declared)
+    if _JIS.search(content) and content.isascii():
+        return replace_unstorable(_decode_jis(content))
     if codec is None or not codec.startswith(_NOT_UTF8):
         codec = _utf16_codec(content) or codec
     if codec is None or not codec.startswith(_NOT_UTF8):
-        try:
-            return replace_unstorable(content.decode("utf-8-sig"))
-        except UnicodeDecodeError:
-            text = content.decode("utf-8-sig", "replace")
-        if _is_mostly_valid(text, good_per_bad=4):
+        text = content.decode("utf-8-sig", "replace")
+        if (short := _short_east_asian(content, codec, text)) is not None:
+            return replace_unstorable(short)
+        if _is_mostly_valid(text, good_per_bad=4) or _is_damaged_utf8(text):
             return replace_unstorable(text)
     try:
         if codec is not None and not codec.startswith("utf-8"):
@@ -137,9 +149,58 @@ def decode(content: bytes, declared: str | None = None) -> str:
     return replace_unstorable(content.decode(_detect_codec(content), "replace"))
 
 
+def _short_east_asian(content: bytes, codec: str | None, text: str) -> str | None:
+    """Return a few characters in their declared charset of two bytes that look like UTF-8 by chance.
+
+    UTF-8 has three bytes for theirs, and letters of two bytes stand in words of other languages.
+    """
+    if codec not in _DOUBLE_BYTE:
+        return None
+    replaced = text.count("\ufffd")
+    if sum(char >= "\u0800" for char in text) > replaced * 2:
+        return None
+    try:
+        return None if _ACCENT_IN_WORD.search(text) else content.decode(codec)
+    except UnicodeDecodeError:
+        return None
+
+
+def _decode_jis(content: bytes) -> str:
+    """Decode ISO-2022-JP, also with the characters of NEC and IBM that Windows programs write."""
+    try:
+        return content.decode("iso2022_jp_2")
+    except UnicodeDecodeError:
+        first, *shifted = _JIS_SHIFT.split(content)
+    texts = [first.decode("ascii")]
+    for shift, part in zip(shifted[::2], shifted[1::2], strict=True):
+        if shift in (b"$B", b"$@"):
+            pairs = (part[at : at + 2] for at in range(0, len(part), 2))
+            texts += map(_jis_character, pairs)
+        elif shift == b"(I":
+            texts.append(bytes(byte | 0x80 for byte in part).decode("cp932", "replace"))
+        elif shift in (b"(B", b"(J"):
+            texts.append(part.decode("ascii"))
+        else:
+            texts.append((b"\x1b" + shift + part).decode("iso2022_jp_2", "replace"))
+    return "".join(texts)
+
+
+def _jis_character(pair: bytes) -> str:
+    """Return a character by its row and cell; a single byte or a line end stands for itself."""
+    if len(pair) < 2 or min(pair) < 0x21:
+        return pair.decode("ascii")
+    try:
+        return bytes(byte | 0x80 for byte in pair).decode("euc_jp")
+    except UnicodeDecodeError:  # Windows has it where Shift JIS has its row and cell
+        row, cell = pair
+        lead = (row + 1) // 2 + (0x70 if row < 0x5F else 0xB0)
+        trail = cell + (0x7E if row % 2 == 0 else 0x1F + (cell >= 0x60))
+        return bytes((lead, trail)).decode("cp932", "replace")
+
+
 def to_utf8(content: bytes) -> bytes:
     """Return text in any charset as UTF-8 without a byte order mark."""
-    if content.isascii() and b"\0" not in content:
+    if content.isascii() and b"\0" not in content and not _JIS.search(content):
         return content
     return decode(content).encode("utf-8", "replace")
 
@@ -153,6 +214,16 @@ def _is_mostly_valid(text: str, *, good_per_bad: int) -> bool:
     bad = replaced - text.endswith("\ufffd")
     good = sum(1 for char in text if char > "\x7f") - replaced
     return replaced == 0 or (good > 0 and (bad <= 1 or good >= bad * good_per_bad))
+
+
+def _is_damaged_utf8(text: str) -> bool:
+    """Return whether more characters of three bytes are valid than bad, as in no other charset.
+
+    Programs that replace bytes without a letter in windows-1252 damage every other character.
+    """
+    bad = text.count("\ufffd")
+    wide = sum(1 for char in text if char >= "\u0800") - bad
+    return wide >= MIN_WIDE_CHARS and wide > bad
 
 
 def _utf16_codec(content: bytes) -> str | None:
@@ -229,14 +300,10 @@ def _show_link_targets(tree: LexborHTMLParser) -> None:
             continue
         shown.add(target)
         text = node.text()
-        if _bare_link(target) not in text:
+        # As people write it: without scheme, parameters of a mail, and last slash.
+        bare = re.sub(r"^(?:https?://(?:www\.)?|mailto:|tel:)", "", target, flags=re.I).rstrip("/")
+        if (bare.partition("?")[0] if target[:7].lower() == "mailto:" else bare) not in text:
             node.insert_after(f" ({target})" if text.strip() else target)
-
-
-def _bare_link(target: str) -> str:
-    """Return a link as people write it: without scheme, parameters of a mail, and last slash."""
-    bare = re.sub(r"^(?:https?://(?:www\.)?|mailto:|tel:)", "", target, flags=re.I).rstrip("/")
-    return bare.partition("?")[0] if target[:7].lower() == "mailto:" else bare
 
 
 def normalize_whitespace(text: str) -> str:
@@ -252,6 +319,7 @@ def one_line(text: str, *, max_chars: int = 1_000) -> str:
 
 def _codec(declared: str | None) -> str | None:
     name = (declared or "").strip("\"' ;").lower().removeprefix("x-").removesuffix("-i")
+    name = _JIS_NAME.sub("iso2022_jp_2", name)
     try:
         return codecs.lookup(re.sub(r"^(?:cp-|windows_?|win-?)(?=125\d$)", "cp", name)).name
     except (LookupError, ValueError):
@@ -268,13 +336,10 @@ def _detect_codec(content: bytes) -> str:
         return _ACTUAL_CODECS.get(guess, guess)
     match = from_bytes(sample, cp_exclusion=_RARE_CODECS).best()
     codec = match.encoding if match is not None else "cp1252"
-    candidates = (codec, "cp1250", "iso8859-2")
-    return next((each for each in candidates if not _has_symbols(sample, each)), codec)
-
-
-def _has_symbols(sample: bytes, codec: str) -> bool:
-    """Return whether words have symbols in them, as text of another charset has."""
-    return _SYMBOL_IN_WORD.search(sample.decode(codec, "replace")) is not None
+    for each in (codec, *_CENTRAL_CODECS):
+        if not _SYMBOL_IN_WORD.search(sample.decode(each, "replace")):
+            return each
+    return codec
 
 
 def _western_codec(sample: bytes) -> str | None:
@@ -282,18 +347,20 @@ def _western_codec(sample: bytes) -> str | None:
     runs = _HIGH_BYTES.findall(sample)
     total = sum(map(len, runs))
     in_words = sum(map(len, _SHORT_RUN.findall(sample)))
-    if in_words < total * 0.6 and total > 3:
+    are_in_words = in_words >= total * 0.6
+    if not are_in_words and total > 3:
         return None
-    try:
-        text = sample.decode("cp1252")
-    except UnicodeDecodeError:
+    for codec in ("cp1252", *(_CENTRAL_CODECS if are_in_words else ())):
+        try:
+            text = sample.decode(codec)
+        except UnicodeDecodeError:
+            continue
+        if not _SYMBOL_IN_WORD.search(text):
+            break
+    else:
         return None
-    if _SYMBOL_IN_WORD.search(text):
-        return None
-    fits = (
-        codec for codec, has, lacks in _NEIGHBORS if has.search(text) and not lacks.search(text)
-    )
-    return next(fits, "cp1252")
+    fits = (each for each, has, lacks in _NEIGHBORS if has.search(text) and not lacks.search(text))
+    return next(fits, codec) if codec == "cp1252" else codec
 
 
 def detect_language(texts: Iterable[str | None]) -> str:

@@ -159,18 +159,17 @@ class _Window:
         position = max(0, position - 1)
         while True:
             found = self._buffer.find(_SEPARATOR_START, position)
-            if found < 0:
-                position = max(0, len(self._buffer) - len(_SEPARATOR_START))
-            elif self._is_at_end or len(self._buffer) > found + _SEPARATOR_MAX_BYTES:
+            # At the end of the file, a separator can be shorter than the maximum.
+            if found >= 0 and (self._is_at_end or len(self._buffer) > found + _SEPARATOR_MAX_BYTES):
                 if self._is_separator(found):
                     return found + 1
                 position = found + 1
                 continue
-            else:
-                position = found
-            position -= self._discard_middle(position)
-            if not self._fill():
-                return self._find_last(position)
+            if self._is_at_end:
+                return None
+            position = found if found >= 0 else max(0, len(self._buffer) - len(_SEPARATOR_START))
+            position = max(0, position - self._discard_middle(position))
+            self._fill()
 
     def message(self, start: int, end: int | None) -> MboxMessage:
         end = len(self._buffer) if end is None else end
@@ -199,15 +198,6 @@ class _Window:
         self._is_at_end = not block
         return bool(block)
 
-    def _find_last(self, position: int) -> int | None:
-        """Search the rest of the file, where a separator can be shorter than the maximum."""
-        found = self._buffer.find(_SEPARATOR_START, max(0, position))
-        while found >= 0:
-            if self._is_separator(found):
-                return found + 1
-            found = self._buffer.find(_SEPARATOR_START, found + 1)
-        return None
-
     def _is_separator(self, found: int) -> bool:
         before = self._buffer[max(0, found - 2) : found]
         follows_empty_line = found == 0 or before.endswith(b"\n") or before == b"\n\r"
@@ -235,11 +225,6 @@ def _is_maildir_message(file: ExportFile) -> bool:
     """Return whether a file is in a folder ``cur`` or ``new``, or named as in these, and is mail."""
     is_named = file.path.parent.name in MAILDIR_PARTS or MAILDIR_NAME.match(file.path.name)
     return bool(is_named and _HEADER_START.match(file.head))
-
-
-def _read_mboxes(files: ExportFiles, options: Options) -> ExportItems:
-    """Read mbox files. Of several, each is named after its file; a single name is arbitrary."""
-    return iter_items(files, partial(_read_mbox, is_folder=len(files) > 1))
 
 
 def _read_mbox(file: ExportFile, *, is_folder: bool) -> ExportItems:
@@ -327,7 +312,10 @@ def _maildir_folder(file: ExportFile) -> str:
 
 MBOX = Importer(
     claim=claim_each(_is_mbox),
-    read=leave_out_twins(_read_mboxes),
+    # Of several files, each is a folder with its name; the name of a single one is arbitrary.
+    read=leave_out_twins(
+        lambda files, _options: iter_items(files, partial(_read_mbox, is_folder=len(files) > 1))
+    ),
     sample=_sample_mboxes,
 )
 MAILDIR = Importer(

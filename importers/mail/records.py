@@ -17,9 +17,16 @@ from importers.core.text import (
     text_prefix,
     truncate,
 )
-from importers.mail.bodies import Body, html_fields, select_body
-from importers.mail.headers import HeaderFields, decode_encoded_words, parse_date
-from importers.mail.mime import MimePart, parse_mime
+from importers.mail.mime import (
+    Body,
+    HeaderFields,
+    MimePart,
+    decode_encoded_words,
+    html_fields,
+    parse_date,
+    parse_mime,
+    select_body,
+)
 
 MEDIA_TYPE = "application/ms-tnef"
 _MESSAGE_TYPE = "message/rfc822"
@@ -90,6 +97,8 @@ def parse_message(raw: bytes, metadata: MailboxMetadata) -> ParsedItem:
     item = ParsedItem()
     root = parse_mime(raw)
     key = message_key(raw, root)
+    if stray := root.headers.stray_lines:
+        item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=f"header: {decode(stray[0])[:60]}")
     add_message(item, root.headers, select_body(root), metadata, key=key, size=len(raw))
     return item
 
@@ -132,6 +141,8 @@ def add_message(
         )
     )
     item.records += (record for _, record in attached)
+    if headers.is_cut:
+        item.add_issue(ReceiptCode.TEXT_CUT)
 
 
 def message_key(raw: bytes, root: MimePart) -> str:

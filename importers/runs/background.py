@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 from django.db import DatabaseError
@@ -139,12 +138,12 @@ class ImportWorker:
         """Return the owners with queued uploads, or with a watched folder that is to be looked at."""
         now = time.monotonic()
         queued = [
-            owner_id
-            for owner_id in uploads.list_owners(self._workspace)
-            if self._busy_until.get(owner_id, 0) <= now
-            and uploads.list_queued(uploads.root_of(self._workspace, owner_id))
+            root.name
+            for root in uploads.list_roots(self._workspace)
+            if self._busy_until.get(root.name, 0) <= now and uploads.list_queued(root)
         ]
-        if self._watch is not None and self._must_look():
+        is_time = now >= self._next_check
+        if self._watch is not None and (is_time or uploads.has_answered()):
             self._next_check = now + self._seconds
             self._due_folders = {*self._find_folders(self._watch)}
         known = Owner.unscoped.filter(pk__in={*queued, *self._due_folders})
@@ -177,16 +176,17 @@ class ImportWorker:
     def close(self) -> None:
         self._closed.set()
 
-    def _must_look(self) -> bool:
-        return time.monotonic() >= self._next_check or uploads.has_answered()
-
     def _import_upload(self, upload: Upload, now: datetime) -> Iterator[object]:
         try:
             request = parse_import_request(upload.state.wish)
             preview = preview_export(
                 upload.path, request=request, owner_id=current_owner(), now=now
             )
-            on_run = partial(_record_run, upload)
+
+            def on_run(run: ImportRun) -> None:
+                if run.run_id not in (run_ids := upload.state.runs):
+                    upload.save(runs=[*run_ids, run.run_id])
+
             yield from self._import_parts(preview, now, on_run=on_run)
         except ImportStopped:
             return
@@ -273,9 +273,3 @@ def _message(error: Exception) -> str:
     if isinstance(error, ApiException):
         return error.message
     return (isinstance(error, OSError) and error.strerror) or type(error).__name__
-
-
-def _record_run(upload: Upload, run: ImportRun) -> None:
-    run_ids = upload.state.runs
-    if run.run_id not in run_ids:
-        upload.save(runs=[*run_ids, run.run_id])

@@ -1,7 +1,7 @@
 """Count what an export has by stream, account and currency, to compare with the original."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from decimal import Decimal
 from functools import cache
 from typing import Any, NamedTuple
@@ -109,16 +109,7 @@ class ImportTotals:
 
     def to_json(self) -> dict[str, Any]:
         lines = [
-            [
-                *key,
-                total.items,
-                total.first,
-                total.last,
-                None if total.sum is None else str(total.sum),
-                total.new,
-                total.changed,
-                total.refused,
-            ]
+            [*key, *(str(each) if isinstance(each, Decimal) else each for each in astuple(total))]
             for key, total in self.totals.items()
         ]
         return {"names": self.names, "lines": lines}

@@ -302,11 +302,12 @@ def describe_part(part: ExportPart) -> str:
     connection = part.target.connection_id or "a new connection"
     zone = f", local times in {options.zone}" if importer.has_local_times else ""
     years = f"{options.first_year} to {options.horizon_year}"
-    recurring = f", repeating events from {years}" if importer.has_recurring_events else ""
-    return (
+    recurring = f", repeating events from {years}" if importer.series_stream else ""
+    text = (
         f"{importer.title}, {files}, {format_size(part.size)},"
-        f" into {part.target.name} ({connection}){zone}{recurring}. {importer.proof}".rstrip(". ")
+        f" into {part.target.name} ({connection}){zone}{recurring}"
     )
+    return f"{text}. {importer.proof}" if importer.proof else text
 
 
 def result_lines(run: ImportRun) -> Iterator[str]:

@@ -233,7 +233,7 @@ def load_options(target: ImportTarget, options: Options) -> Options:
         options = replace(options, twins=base64.b64encode(digests).decode())
     choices = ImportChoice.unscoped.filter(connection_id=target.connection_id)
     remembered = dict(choices.values_list("name", "value"))
-    if not importer.remembers_by_layout:
+    if not importer.stored_fields:
         return replace(options, date_order=options.date_order or remembered.get(DATE_ORDER))
     stored = {
         stream: stored_keys.fields_by_key(target.connection_id, stream, fields=names)
@@ -257,7 +257,7 @@ def answers_to_save(
     importer: InstalledImporter, *, given: Options, prepared: Options
 ) -> dict[str, Any]:
     """Return what the owner answered; what an export showed is detected again in the next one."""
-    if importer.remembers_by_layout:
+    if importer.stored_fields:
         return dict(prepared.answers)
     return {DATE_ORDER: given.date_order} if given.date_order else {}
 

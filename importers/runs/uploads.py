@@ -18,6 +18,8 @@ from datetime import datetime
 from pathlib import Path, PurePath
 from typing import IO
 
+from django.db.models import QuerySet
+
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import InvalidRequest
 from evidence.models.owners import across_owners
@@ -110,12 +112,8 @@ def root_of(workspace: Path, owner_id: str) -> Path:
     return workspace / "uploads" / owner_id
 
 
-def list_owners(workspace: Path) -> list[str]:
-    """Return the ids by which folders of uploads are named."""
-    return [folder.name for folder in _roots(workspace)]
-
-
-def _roots(workspace: Path) -> list[Path]:
+def list_roots(workspace: Path) -> list[Path]:
+    """Return the folders of uploads, which are named by the ids of their owners."""
     return [folder for folder in (workspace / "uploads").glob("*") if folder.is_dir()]
 
 
@@ -155,20 +153,15 @@ def _list_in_phase(root: Path, phase: str) -> list[Upload]:
 
 def remove_old(workspace: Path, *, now: float) -> None:
     """Remove uploads without a change for RETENTION_SECONDS, except queued ones, and empty folders."""
-    for root in _roots(workspace):
-        _remove_old(root, now=now)
+    for root in list_roots(workspace):
+        for folder in root.glob("upl_*"):
+            upload = find_upload(root, folder.name)
+            changed = folder / "state.json" if upload is not None else folder
+            is_queued = upload is not None and upload.state.phase == "wanted"
+            if not is_queued and now - changed.stat().st_mtime > RETENTION_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # it has uploads
             root.rmdir()
-
-
-def _remove_old(root: Path, *, now: float) -> None:
-    for folder in root.glob("upl_*"):
-        upload = find_upload(root, folder.name)
-        if upload is not None and upload.state.phase == "wanted":
-            continue
-        changed = folder / "state.json" if upload is not None else folder
-        if now - changed.stat().st_mtime > RETENTION_SECONDS:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def delete_uploads(
@@ -188,15 +181,11 @@ def delete_uploads(
         shutil.rmtree(root, ignore_errors=True)
     for folder in root.glob("upl_*"):
         upload = find_upload(root, folder.name)
-        if upload is not None and _is_deletable(upload, run_ids, include_queued=include_queued):
+        is_of_runs = upload is not None and not set(run_ids).isdisjoint(upload.state.runs)
+        if is_of_runs and (include_queued or (upload and upload.state.phase != "wanted")):
             shutil.rmtree(folder, ignore_errors=True)
     for run_id in run_ids:
         KeySet.remove(workspace / f"{run_id}.keys")
-
-
-def _is_deletable(upload: Upload, run_ids: Collection[str], *, include_queued: bool) -> bool:
-    belongs_to_runs = not set(run_ids).isdisjoint(upload.state.runs)
-    return belongs_to_runs and (include_queued or upload.state.phase != "wanted")
 
 
 def _safe_name(name: str) -> str:
@@ -256,14 +245,12 @@ def find_answered(folder: Path, *, owner_id: str) -> list[Path]:
 
 def is_answered(path: Path, *, owner_id: str) -> bool:
     """Return whether the owner answered since the export was last looked at."""
-    rows = WaitingExport.unscoped.filter(owner_id=owner_id, path=_stored_path(path), is_due=True)
-    return rows.exists()
+    return _rows_of(path, owner_id).filter(is_due=True).exists()
 
 
 def find_answer(path: Path, *, owner_id: str) -> dict[str, str]:
     """Return the form values for an export; empty if its owner answered nothing."""
-    rows = WaitingExport.unscoped.filter(owner_id=owner_id, path=_stored_path(path))
-    return rows.values_list("answer", flat=True).first() or {}
+    return _rows_of(path, owner_id).values_list("answer", flat=True).first() or {}
 
 
 def ask(path: Path, question: str, *, flag: str, owner_id: str, now: datetime) -> bool:
@@ -296,8 +283,12 @@ def dismiss(waiting: WaitingExport) -> None:
 
 def settle(path: Path, *, owner_id: str, values: Mapping[str, str] | None = None) -> None:
     """Clear the question about an export, and keep ``values`` as the answer."""
-    rows = WaitingExport.unscoped.filter(owner_id=owner_id, path=_stored_path(path))
-    rows.update(question="", is_due=False, **({} if values is None else {"answer": dict(values)}))
+    answer = {} if values is None else {"answer": dict(values)}
+    _rows_of(path, owner_id).update(question="", is_due=False, **answer)
+
+
+def _rows_of(path: Path, owner_id: str) -> QuerySet[WaitingExport]:
+    return WaitingExport.unscoped.filter(owner_id=owner_id, path=_stored_path(path))
 
 
 def _exports(folder: Path) -> dict[str, Path]:

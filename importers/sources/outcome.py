@@ -38,19 +38,12 @@ def is_reached(account: SourceAccount, *, now: datetime, more: int = 0) -> bool:
 
 def added(account: SourceAccount, size: int, *, now: datetime) -> Mapping[str, Any]:
     """Return the traffic of the account with ``size`` more bytes."""
-    return {"day": _day(now), "bytes": _bytes_of(account, now) + size}
-
-
-def utc_midnight_after(now: datetime) -> datetime:
-    return datetime.combine(now.date() + timedelta(days=1), time(), tzinfo=now.tzinfo)
+    return {"day": now.date().isoformat(), "bytes": _bytes_of(account, now) + size}
 
 
 def _bytes_of(account: SourceAccount, now: datetime) -> int:
-    return int(account.traffic["bytes"]) if account.traffic.get("day") == _day(now) else 0
-
-
-def _day(now: datetime) -> str:
-    return now.date().isoformat()
+    is_today = account.traffic.get("day") == now.date().isoformat()
+    return int(account.traffic["bytes"]) if is_today else 0
 
 
 @dataclass(slots=True)
@@ -124,7 +117,8 @@ def finish_run(
 
 def next_day(now: datetime) -> datetime:
     """Return when an account continues that has read its daily limit."""
-    return utc_midnight_after(now) + SPREAD * random.random()  # noqa: S311 - no secret
+    midnight = datetime.combine(now.date() + timedelta(days=1), time(), tzinfo=now.tzinfo)
+    return midnight + SPREAD * random.random()  # noqa: S311 - no secret
 
 
 def needs_owner(problem: Mapping[str, Any] | None) -> bool:

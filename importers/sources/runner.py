@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from django.db import close_old_connections
@@ -36,7 +37,6 @@ from importers.sources.sync_batch import (
     SeenItem,
     SyncBatch,
     SyncedRecord,
-    SyncRules,
     SyncStopped,
     known_items,
     store_batch,
@@ -156,19 +156,14 @@ class _AccountRun:
         self._started = time.monotonic()
         self.report = RunReport(self._now.isoformat())
         self.stopped_at: list[str] | None = None
-        self._series_stream, self._declaration = "", b""
         self._reported: set[ReceiptCode] = set()
 
     def run(self) -> None:
         try:
             source, access = open_account(self._account)
-            self._series_stream, self._declaration = source.series_stream, source.declaration
-            rules = SyncRules(
-                source.volatile, source.container_field, source.dependents, source.twin_prefix
-            )
             with open_source(source, access, is_stopped=self._is_stopped) as session:
                 try:
-                    self._store_steps(session, rules)
+                    self._store_steps(session, source)
                 except SourceError:
                     self.stopped_at = session.started
                     raise
@@ -176,31 +171,31 @@ class _AccountRun:
             self._spool.close()
             self._maintenance.finish()
 
-    def _store_steps(self, session: SourceSession, rules: SyncRules) -> None:
-        pending = _Pending()
+    def _store_steps(self, session: SourceSession, source: InstalledSource) -> None:
+        pending, pk = _Pending(), self._account.connection_id
 
         def known(container: str, refs: Any) -> list[tuple[str, str]]:
             nonlocal pending
-            pending = self._store(pending, rules)  # what was read before counts as known
-            return known_items(self._account.connection_id, container, refs)
+            pending = self._store(pending, source)  # what was read before counts as known
+            return known_items(pk, container, refs)
 
-        for step in session.steps(known, self._series_keys):
-            self._add(pending, step, session, rules)
+        series_keys = partial(stored_keys.first_of_series, pk, source.series_stream)
+        for step in session.steps(known, series_keys):
+            self._add(pending, step, session, source)
             self.report.is_complete = step.ends_pass
             self.report.skipped = step.skipped
             is_limit = outcome.is_reached(self._account, now=timezone.now(), more=pending.received)
             if pending.is_due or step.ends_pass or is_limit:
-                pending = self._store(pending, rules)
+                pending = self._store(pending, source)
                 self._on_progress(step.done, step.total)
                 if self._is_stopped():
                     raise SyncStopped("the server stops")
                 if is_limit or time.monotonic() - self._started >= RUN_SECONDS:
                     return
 
-    def _series_keys(self) -> list[str]:
-        return stored_keys.first_of_series(self._account.connection_id, self._series_stream)
-
-    def _add(self, pending: _Pending, step: Step, session: SourceSession, rules: SyncRules) -> None:
+    def _add(
+        self, pending: _Pending, step: Step, session: SourceSession, source: InstalledSource
+    ) -> None:
         """Receive a step completely."""
         batch = pending.batch
         batch.state, batch.ends_pass = step.state, step.ends_pass
@@ -226,13 +221,13 @@ class _AccountRun:
             stream, key = ("", "")
             if item.records:
                 stream = item.records[0].stream
-                key = rules.item_key(stream, item.records[0].key)
+                key = source.item_key(stream, item.records[0].key)
             batch.outdated += item.stale
             batch.seen.append(SeenItem(container, ref, mark, stream, key))
             pending.items += 1
         self._spool.release()
 
-    def _store(self, pending: _Pending, rules: SyncRules) -> _Pending:
+    def _store(self, pending: _Pending, source: InstalledSource) -> _Pending:
         """Store what is pending, and return what is pending then: nothing."""
         if not pending.batch.state and not pending.items:
             return _Pending()
@@ -248,9 +243,9 @@ class _AccountRun:
         result = store_batch(
             self._account,
             pending.batch,
-            rules,
+            source,
             now=now,
-            store_files=self._store_files,
+            store_files=partial(self._store_files, source.declaration),
             on_rejected=on_rejected,
         )
         self.report.add(result)
@@ -258,12 +253,12 @@ class _AccountRun:
         self._spool.truncate()
         return _Pending()
 
-    def _store_files(self, rejected: frozenset[str]) -> None:
+    def _store_files(self, declaration: bytes, rejected: frozenset[str]) -> None:
         files = [file for file in self._spool.take(up_to=0) if file.key not in rejected]
         stored = store_files(
             self._spool, files, connection_id=self._account.connection_id, now=self._now
         )
-        self.report.files += sum(declares_files(self._declaration, file.stream) for file in stored)
+        self.report.files += sum(declares_files(declaration, file.stream) for file in stored)
 
 
 def read_accounts() -> Iterator[object]:

@@ -29,7 +29,7 @@ from evidence.write.rows import RecordId, ids_below
 from evidence.write.targets import load_one_target
 from evidence.write.writer import storage_errors
 from importers.core.results import StaleRecords
-from importers.core.source import Change
+from importers.core.source import Change, InstalledSource
 from importers.models import ImportRun, SourceAccount, SyncedItem
 from importers.sources.account_store import SYNCED_STATUSES
 
@@ -62,27 +62,6 @@ class SyncedRecord:
     unknown: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SyncRules:
-    """How a source's records change.
-
-    ``volatile`` are the fields by stream that reading a stored record again changes; other streams
-    are replaced. ``container_field`` has the container. Records of ``dependents`` are deleted with
-    the record whose key and a dot begin theirs. An item whose records are of such a stream has the
-    part before the dot as its key: it is a series. A record whose twin has a key that begins with
-    ``twin_prefix`` becomes that one: another format has brought it.
-    """
-
-    volatile: Mapping[str, Collection[str]]
-    container_field: str = ""
-    dependents: Sequence[str] = ()
-    twin_prefix: str = ""
-
-    def item_key(self, stream: str, record_key: str) -> str:
-        """Return the key of the item with this first record."""
-        return record_key.partition(".")[0] if stream in self.dependents else record_key
-
-
 @dataclass(slots=True)
 class SyncBatch:
     """What a source read between two states. ``ends_pass``: it has looked at everything once.
@@ -101,7 +80,7 @@ class SyncBatch:
 
 
 def use_twins(
-    batch: SyncBatch, rules: SyncRules, *, owner_id: str, connection_id: str
+    batch: SyncBatch, source: InstalledSource, *, owner_id: str, connection_id: str
 ) -> frozenset[str]:
     """Give records of a batch the keys of their stored twins, and leave out their parts and files.
 
@@ -116,26 +95,23 @@ def use_twins(
             target.find(connection_id, stream=name).stream,
             {key: orjson.loads(each.data) for key, each in records.items() if key not in stored},
             connection_id=connection_id,
-            prefix=rules.twin_prefix,
+            prefix=source.twin_prefix,
         )
     if not twins:
         return frozenset()
-    left_out = {each.key for each in batch.records if _whole(each.key) in twins} - twins.keys()
+    # A part of a record has the key of the whole, a dot and more.
+    parts = {each.key for each in batch.records if each.key.partition(".")[0] in twins}
+    left_out = parts - twins.keys()
     kept = (each for each in batch.records if each.key not in left_out)
     batch.records = [_rename(each, twins[each.key]) if each.key in twins else each for each in kept]
     batch.seen = [replace(each, key=twins.get(each.key, each.key)) for each in batch.seen]
     return frozenset(left_out) | twins.keys()
 
 
-def _whole(key: str) -> str:
-    """Return the key of the record that one with this key is a part of, or this key."""
-    return key.partition(".")[0]
-
-
 def _rename(record: SyncedRecord, key: str) -> SyncedRecord:
-    data: dict[str, Any] = orjson.loads(record.data)
+    data: dict[str, Any] = {**orjson.loads(record.data), "id": key}
     data.pop(BLOB_REFERENCE, None)
-    return replace(record, key=key, data=orjson.dumps({**data, "id": key}))
+    return replace(record, key=key, data=orjson.dumps(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +193,7 @@ class SyncStopped(Exception):  # noqa: N818 - not an error
 def store_batch(
     account: SourceAccount,
     batch: SyncBatch,
-    rules: SyncRules,
+    source: InstalledSource,
     *,
     now: datetime,
     store_files: StoreFiles,
@@ -230,7 +206,7 @@ def store_batch(
     """
     with storage_errors(), transaction.atomic():
         _require_current(account)
-        writer = _BatchWriter(account, batch, rules, now)
+        writer = _BatchWriter(account, batch, source, now)
         result = writer.write()
         store_files(frozenset({key for key, _ in writer.rejected} | writer.left_out))
         held = writer.held if batch.ends_pass else account.held_deletions
@@ -289,7 +265,7 @@ class _BatchWriter:
 
     account: SourceAccount
     batch: SyncBatch
-    rules: SyncRules
+    source: InstalledSource
     now: datetime
     rejected: list[tuple[str, Receipt]] = field(default_factory=list)
     lines: list[NdjsonLine] = field(default_factory=list)
@@ -299,10 +275,12 @@ class _BatchWriter:
 
     def write(self) -> IngestResult:
         owner_id, pk = self.account.connection.owner_id, self.account.connection_id
-        if self.rules.twin_prefix and self.batch.records:
-            self.left_out = use_twins(self.batch, self.rules, owner_id=owner_id, connection_id=pk)
+        if self.source.twin_prefix and self.batch.records:
+            self.left_out = use_twins(self.batch, self.source, owner_id=owner_id, connection_id=pk)
         keys = {seen.key for seen in self.batch.seen if seen.key}
-        before = self._items_by_key(keys)
+        before: dict[str, list[SyncedItem]] = defaultdict(list)
+        for item in self._items.filter(record_key__in=list(keys)):
+            before[item.record_key].append(item)
         existing = {
             (stream, key)
             for stream in {seen.stream for seen in self.batch.seen}
@@ -327,20 +305,14 @@ class _BatchWriter:
 
     def _existing(self, stream: str, keys: Collection[str]) -> set[str]:
         pk = self.account.connection_id
-        if stream not in self.rules.dependents:
+        if stream not in self.source.dependents:
             return stored_keys.existing(pk, stream, keys)
         below = ids_below(RecordId(pk, stream, key) for key in keys)
-        return {self.rules.item_key(stream, ref.record_key) for ref in below}
+        return {self.source.item_key(stream, ref.record_key) for ref in below}
 
     @property
     def _items(self) -> QuerySet[SyncedItem]:
         return SyncedItem.unscoped.filter(connection_id=self.account.connection_id)
-
-    def _items_by_key(self, keys: Collection[str]) -> dict[str, list[SyncedItem]]:
-        by_key: dict[str, list[SyncedItem]] = defaultdict(list)
-        for item in self._items.filter(record_key__in=list(keys)):
-            by_key[item.record_key].append(item)
-        return by_key
 
     def _add(self, op: str, stream: str, key: str, **members: Any) -> None:
         address = {"op": op, "stream": stream, "key": key, **members}
@@ -372,8 +344,8 @@ class _BatchWriter:
                 "replaces": list(record.replaces),
                 "unknown": list(record.unknown),
             }
-            if record.stream in self.rules.volatile:
-                fields = () if record.key in elsewhere else self.rules.volatile[record.stream]
+            if record.stream in self.source.volatile:
+                fields = () if record.key in elsewhere else self.source.volatile[record.stream]
                 address["only"] = list(fields)
             # The last of several members with one name counts, see RecordFeed.
             content = b'{"data":' + record.data + b"," + orjson.dumps(address)[1:]
@@ -406,9 +378,9 @@ class _BatchWriter:
             seen_now = [item for item in self.batch.seen if item.key in set(gone)]
             others = {(item.stream, item.record_key): item.container for item in remaining}
             others |= {(item.stream, item.key): item.container for item in seen_now}
-            if self.rules.container_field:
+            if self.source.container_field:
                 for (stream, key), other in others.items():
-                    self._add("patch", stream, key, data={self.rules.container_field: other})
+                    self._add("patch", stream, key, data={self.source.container_field: other})
 
     def _add_deletions(self) -> None:
         """Delete what earlier passes missed, where the owner chose it."""
@@ -416,7 +388,7 @@ class _BatchWriter:
         deletions = choose_deletions(self.account, seen=seen, now=self.now)
         for item in deletions.items:
             self._add("delete", item.stream, item.record_key)
-            for stream in self.rules.dependents:
+            for stream in self.source.dependents:
                 self._add("prune", stream, item.record_key, data={"keep": []})
         self.held = deletions.held
         past = self._items.filter(gone_pass__lt=self.account.pass_number)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pdpp_importers_extra import pst_file
+from pdpp_importers_extra import outlook
 
 from evidence.write.record_erasure import delete_record
 from importers.authoring.test_kit import ImporterTests
@@ -411,7 +411,7 @@ def test_attached_message_that_the_library_does_not_find_has_a_receipt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     if how == "another release":
-        monkeypatch.setattr(pst_file, "CHECKED_VERSION", "20200101")
+        monkeypatch.setattr(outlook, "CHECKED_VERSION", "20200101")
     else:  # local numbers may be those of messages
         monkeypatch.setattr(outlook_data_file, "ATTACHED", 0x10001 << 5 | MESSAGE)
     write_data_file(tmp_path / "a.pst", Inbox=[forwarded(stored_mail())])

@@ -31,6 +31,9 @@ def write_browsers(folder: Path, *, days: int) -> None:
 
 def write_files(folder: Path, *, days: int) -> None:
     folder.mkdir()
+    (folder / "export.xml").write_text(
+        f"<?xml version='1.0'?>\n<HealthData>{' ' * days}</HealthData>"
+    )
     (folder / "mail.msg").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(days))
     (folder / "mail.pst").write_bytes(b"!BDN" + bytes(days))
     (folder / "run").write_bytes(fit([FILE_ID, session(AT)]))
@@ -48,7 +51,7 @@ def write_files(folder: Path, *, days: int) -> None:
         (write_instagram, {"Facebook or Instagram"}),
         (write_x, {"X"}),
         (write_browsers, {"browser history"}),
-        (write_files, {"Outlook", "FIT"}),
+        (write_files, {"Outlook", "FIT", "Apple Health"}),
         (write_takeout, {"Google Chat", "Google Tasks"}),
     ],
 )

@@ -52,12 +52,6 @@ class CuttingProxy:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
-    def drop_all(self) -> None:
-        """End all connections, as a server does that restarts."""
-        for each in self._open:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
     def close(self) -> None:
         for each in self._open:
             each.close()

@@ -127,18 +127,6 @@ def test_conversations_with_claude_are_imported(tmp_path: Path) -> None:
     assert receipts() == set()
 
 
-@pytest.mark.parametrize("service", ["chatgpt", "claude"])
-def test_messages_without_id_or_time_have_receipts(service: str) -> None:
-    run(TORTURE / service)
-
-    assert {"no_identity", "bad_date", "malformed"} <= {code for code, _ in receipts()}
-    times = {record["text"]: record["sent_at"] for record in records("messages")}
-    assert times.keys().isdisjoint({"No id", "No id either"})
-    assert {times[text] for text in times.keys() & {"Bad time", "Bad time.", "Far away."}} == {None}
-    run(TORTURE / service)
-    assert (latest().created, latest().updated) == (0, 0)
-
-
 MARK = "\ue200cite\ue202turn0search0\ue201"
 SITE = {"matched_text": MARK, "alt": "([Site](https://s.org))"}
 POINTER = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-X"}

@@ -49,17 +49,6 @@ def test_export_is_imported_after_quiet_period(tmp_path: Path) -> None:
     assert len(records("events")) == before + 1
 
 
-def test_another_process_does_not_import_again(tmp_path: Path) -> None:
-    folder = tmp_path / "watched"
-    folder.mkdir()
-    put(folder / "cal.ics", (TORTURE / "calendar.ics").read_bytes(), seconds_ago=100)
-    run_jobs(ImportWorker(tmp_path / "imports", watch=folder, seconds=0))
-
-    run_jobs(ImportWorker(tmp_path / "imports", watch=folder, seconds=0))
-
-    assert ImportRun.unscoped.count() == 1
-
-
 def test_damaged_and_ambiguous_exports_do_not_stop_others(tmp_path: Path) -> None:
     folder = tmp_path / "watched"
     folder.mkdir()

@@ -1,9 +1,6 @@
 """A calendar with a web address is kept up to date."""
 
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -124,21 +121,6 @@ def test_unchanged_feed_is_not_read_again(server: HttpsServer) -> None:
     assert second.is_complete
 
 
-def test_events_are_parsed_again_only_if_they_changed(server: HttpsServer) -> None:
-    """Some servers write the current time into each event."""
-    publish(server, event("a", "Dinner"), event("b", "Course"))
-    pk = connect(server)
-    run_sync(pk)
-    changed = event("a", "Dinner").replace("DTSTAMP:", "DTSTAMP:19990101T000000Z\r\nX-OLD:")
-    publish(server, changed.replace("X-OLD:", "X-PDPP:"), event("b", "New course"))
-    server.pages[PATH] = (200, {}, server.pages[PATH][2].replace(b"X-PDPP", b"DTSTAMP"))
-
-    report = run_sync(pk)
-
-    assert (report.updated, report.unchanged) == (1, 0)
-    assert titles() == ["Dinner", "New course"]
-
-
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
@@ -184,23 +166,3 @@ def test_feed_without_encryption_goes_through_the_filter(server: HttpsServer) ->
         connect_details(details_of("ics", url="http://127.0.0.1:9/a.ics", allows_private=""))
 
     assert refused.value.code is ProblemCode.PRIVATE_ADDRESS
-
-
-def test_feed_without_encryption_is_read(tmp_path: Path) -> None:
-    (tmp_path / "a.ics").write_bytes(calendar(event("a", "Dinner")))
-    handler = partial(QuietHandler, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        url = f"http://localhost:{listening.server_port}/a.ics"
-        first, second = (run_sync(connect_details(details_of("ics", url=url))) for _ in range(2))
-        listening.shutdown()
-        thread.join()
-
-    assert (first.created, second.created) == (1, 1)
-    assert titles() == ["Dinner"] * 2
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, *args: object) -> None:
-        pass

@@ -304,3 +304,68 @@ def erase(day: str) -> None:
     found = connection("Calendar")
     (key,) = (record["id"] for record in records("events") if record["start_day"] == day)
     delete_record(found.connection_id, stream="events", record_key=key, suppress=True, now=NOW)
+
+
+def test_two_exceptions_of_one_day_are_both_kept(tmp_path: Path) -> None:
+    run(write(
+        tmp_path / "a.ics",
+        DAILY,
+        "RECURRENCE-ID:20260106T080000Z\nDTSTART:20260106T080000Z\nSUMMARY:Early",
+        "RECURRENCE-ID:20260106T140000Z\nDTSTART:20260106T140000Z\nSUMMARY:Late",
+    ))  # fmt: skip
+
+    titles = [row["title"] for row in records("events") if row["start_day"] == "2026-01-06"]
+    assert {"Early", "Late"} <= set(titles)
+
+
+@pytest.mark.parametrize(
+    ("lines", "detail"),
+    [
+        ("DTSTART:20260113T140000Z\nDTEND:None", "DTEND None"),
+        ("DTSTART:20260113T140000Z\nDURATION:PT1W", "DURATION PT1W"),
+        ("RECURRENCE-ID:bogus\nDTSTART:20260113T140000Z", "bogus"),
+    ],
+)
+def test_dates_of_an_event_that_cannot_be_read_have_a_receipt(
+    tmp_path: Path, lines: str, detail: str
+) -> None:
+    run(write(tmp_path / "a.ics", f"{lines}\nSUMMARY:Tea"))
+
+    found = [(row.code, row.detail) for row in ImportReceipt.unscoped.all()]
+    assert found == [("bad_date", detail)]
+
+
+def test_entry_that_cannot_be_parsed_costs_only_itself(tmp_path: Path) -> None:
+    change = f"RECURRENCE-ID:20260106T090000Z\nLOCATION;VALUE=1 Main St, X:a\n{DAILY}"
+    run(write(tmp_path / "a.ics", DAILY, change))
+
+    assert len(records("events")) == 5
+    assert {code for code, _ in receipts()} == {"malformed"}
+
+
+def test_exception_of_no_occurrence_leaves_the_one_of_its_day(tmp_path: Path) -> None:
+    added = "RECURRENCE-ID:20260106T140000Z\nDTSTART:20260106T143000Z\nSUMMARY:Extra"
+
+    run(write(tmp_path / "a.ics", DAILY, added))
+
+    assert [row["title"] for row in records("events") if row["start_day"] == "2026-01-06"] == [
+        "Tea", "Extra",
+    ]  # fmt: skip
+    assert len(records("events")) == 6
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "RECURRENCE-ID:bogus\nDTSTART:20260106T120000Z",
+        "RECURRENCE-ID:20260106T090000Z\nDTSTART:20260106T120000T",
+    ],
+)
+def test_exception_with_an_invalid_date_keeps_its_text(tmp_path: Path, change: str) -> None:
+    path = write(tmp_path / "a.ics", DAILY, f"{change}\nSUMMARY:Late")
+    run(path)
+
+    assert sum(row["title"] == "Late" for row in records("events")) == 1
+    assert {code for code, _ in receipts()} == {"bad_date"}
+    run(path)
+    assert (latest().created, latest().updated) == (0, 0)

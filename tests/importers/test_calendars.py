@@ -313,3 +313,64 @@ def test_quoted_printable_texts_are_decoded(tmp_path: Path, uid: bytes) -> None:
     (event,) = records("events")
     assert (event["title"], event["location"]) == ("Café mit Müller", "B=C3")
     assert event["description"] == "eins\nzwölf; 1=1"
+
+
+def test_comments_and_attached_files_are_in_the_description(tmp_path: Path) -> None:
+    event = (
+        "BEGIN:VEVENT\nUID:1\nSUMMARY:Tea\nDTSTART:20260105T100000Z\nDESCRIPTION:Bring cake\nCOMMENT:Door\\, left\n"
+        "COMMENT:Bring cake\nCONTACT:Ida\\, 0123\nRESOURCES:Projector,Chairs\n"
+        "ATTACH;FILENAME=Plan.pdf;FMTTYPE=application/pdf:https://example.org/plan\n"
+        "ATTACH:https://example.org/other\nATTACH;VALUE=BINARY;ENCODING=BASE64:YWJj\n"
+        "ATTACH;ENCODING=BASE64;FILENAME=b.txt:YWJj\nATTACH:data:text/plain,abc\n"
+        "CONFERENCE;VALUE=URI;LABEL=Meet:https://meet.example.org/1\nEND:VEVENT\n"
+    )
+    (tmp_path / "a.ics").write_text(f"BEGIN:VCALENDAR\n{event}END:VCALENDAR\n")
+
+    run(tmp_path / "a.ics")
+
+    assert one("events", title="Tea")["description"] == (
+        "Bring cake\n\nDoor, left\n\nIda, 0123\n\nProjector,Chairs\n\n"
+        "Plan.pdf: https://example.org/plan\nhttps://example.org/other\n"
+        "Meet: https://meet.example.org/1"
+    )
+    found = [(row.code, row.detail) for row in ImportReceipt.unscoped.all()]
+    assert found == [("partly_imported", f"attached file{name}") for name in ("", " b.txt", "")]
+
+
+def test_description_that_is_repeated_or_in_html_is_text(tmp_path: Path) -> None:
+    html = "X-ALT-DESC;FMTTYPE=text/html:<html><body><p>Bring <b>cake</b></p></body></html>"
+    events = "".join(
+        f"BEGIN:VEVENT\nUID:{number}\nDTSTART:20260105T100000Z\n{lines}\nEND:VEVENT\n"
+        for number, lines in enumerate((html, "DESCRIPTION:Bring cake\nDESCRIPTION:Or tea"))
+    )
+    (tmp_path / "a.ics").write_text(f"BEGIN:VCALENDAR\n{events}END:VCALENDAR\n")
+
+    run(tmp_path / "a.ics")
+
+    assert {row["description"] for row in records("events")} == {
+        "Bring cake", "Bring cake\n\nOr tea",
+    }  # fmt: skip
+
+
+def test_second_titles_and_long_ones_are_not_lost_in_silence(tmp_path: Path) -> None:
+    lines = f"SUMMARY:Tea\nSUMMARY:Cake\nLOCATION:{'Kitchen ' * 200}\nLOCATION:Garden"
+    write_calendar(tmp_path / "a.ics", f"DTSTART:20260105T100000Z\n{lines}".replace("SUMMARY", "X"))
+    text = (
+        (tmp_path / "a.ics").read_text().replace("SUMMARY:s0\n", "").replace("\nX:", "\nSUMMARY:")
+    )
+    (tmp_path / "a.ics").write_text(text)
+
+    run(tmp_path / "a.ics")
+
+    event = one("events", title="Tea")
+    assert (event["description"], len(event["location"])) == ("Cake\n\nGarden", 1_000)
+    assert {code for code, _ in receipts()} == {"text_cut"}
+
+
+def test_series_without_any_occurrence_has_a_receipt(tmp_path: Path) -> None:
+    rule = "RRULE:FREQ=DAILY;COUNT=2\nEXDATE:20260105T100000Z,20260106T100000Z"
+    run(write_calendar(tmp_path / "a.ics", f"DTSTART:20260105T100000Z\n{rule}"))
+
+    assert records("events") == []
+    found = [(row.code, row.detail) for row in ImportReceipt.unscoped.all()]
+    assert found == [("deleted", "every occurrence of s0")]

@@ -1,6 +1,7 @@
 # ruff: noqa: RUF001
 """Texts in any charset arrive as they were written."""
 
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,17 @@ def test_one_bad_byte_spoils_itself_only(tmp_path: Path, position: int) -> None:
     assert text == f"{before}\ufffd{after}"
 
 
+def test_utf8_whose_bytes_a_program_replaced_stays_utf8(tmp_path: Path) -> None:
+    text = "2005年日本国際博覧会（時間の指定はありません）ホームページ"
+    replaced = text.encode().translate(bytes.maketrans(b"\x81\x8d\x8f\x90\x9d", b"?????"))
+    assert replaced.decode("utf-8", "replace").count("\ufffd") > 9
+
+    found = document(tmp_path / "a.txt", replaced)
+
+    assert "年日本国際" in found
+    assert "覧会（時間" in found
+
+
 @pytest.mark.parametrize(
     ("charset", "text"),
     [
@@ -39,8 +51,15 @@ def test_one_bad_byte_spoils_itself_only(tmp_path: Path, position: int) -> None:
         ("latin-1", "Malmö, Åre og Tromsø"),
         ("cp1254", "Günaydın, nasılsınız? Şimdi değil"),
         ("cp1250", "Dobrý den, přeji hezký víkend, měl jsem"),
+        ("cp1250", "Datum zaúčtování; Číslo účtu; Měna účtu; Původní částka"),
         ("cp1250", "Książka jest żółta, proszę"),
         ("iso8859-2", "Książka jest żółta i świetna, proszę"),
+        ("cp1250", "URZĄD ŚWINOUJŚCIE"),
+        ("iso8859-2", "URZĄD ŚWINOUJŚCIE"),
+        ("cp1250", "PŁATNOŚĆ KARTĄ W ŻABKA ŁÓDŹ\nOPŁATA MIESIĘCZNA"),
+        ("iso8859-2", "PŁATNOŚĆ KARTĄ W ŻABKA ŁÓDŹ\nOPŁATA MIESIĘCZNA"),
+        ("iso8859-2", "PRZELEW WEWNĘTRZNY; ŁÓDŹ; ŚRODKI"),
+        ("cp1252", "¡OFERTA! «LÁPIZ» 5£ – MÁS POR 2¥, ½ KILO ±3"),
         ("cp1251", "Привет, как дела? Это письмо о встрече в понедельник."),
         ("cp1251", "Счёт за январь"),
         ("koi8-r", "Привет, как дела? Встретимся завтра у метро."),
@@ -90,6 +109,54 @@ def test_raw_headers_have_the_charset_of_the_body(
 
     (message,) = records("messages")
     assert (message["subject"], message["body_text"]) == (subject, subject)
+
+
+def encoded_words(charset: str, *words: bytes) -> bytes:
+    return b" ".join(b"=?%s?B?%s?=" % (charset.encode(), b64encode(word)) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("charset", "words", "subject"),
+    [
+        ("iso-2022-jp", [b"\x1b$B2q5D-!\x1b(B"], "会議①"),  # of NEC, as Outlook writes it
+        ("iso-2022-jp", [b"\x1b$B-j4k6H\x1b(B \x1b$B|b66\x1b(B"], "㈱企業 髙橋"),
+        ("iso-2022-jp", [b"\x1b(I6@\x1b(B"], "ｶﾀ"),
+        ("iso-2022-jp", [b"\x1b$@2q5D\x1b(J"], "会議"),
+        ("iso-2022-jp", [b"\x1b$B2q5D!A-", b"!\x1b(B"], "会議〜①"),
+        ("cp50221", [b"\x1b$B2q5D\x1b(B"], "会議"),
+        ("us-ascii", [b"\x1b$B2q5D\x1b(B"], "会議"),
+        ("iso-2022-kr", ["안녕하세요".encode("iso2022_kr")], "안녕하세요"),
+        ("hz-gb-2312", ["你好 ABC".encode("hz")], "你好 ABC"),
+        ("gb2312", ["票".encode("gb2312")], "票"),  # also valid in UTF-8
+        ("gb2312", ["für".encode()], "für"),  # declared wrong
+        ("euc-kr", ["요내".encode("euc_kr")], "요내"),
+        ("big5", ["天在".encode("big5")], "天在"),
+    ],
+)
+def test_encoded_words_in_charsets_of_east_asia(
+    tmp_path: Path, charset: str, words: list[bytes], subject: str
+) -> None:
+    content = encoded_words(charset, *words)
+
+    run(mail(tmp_path / "a.eml", subject=content, body=b"text", charset="us-ascii"))
+
+    assert records("messages")[0]["subject"] == subject
+
+
+def test_colors_of_a_terminal_are_no_japanese(tmp_path: Path) -> None:
+    text = "\x1b[1mdone\x1b(B\x1b[m"
+
+    assert document(tmp_path / "a.txt", text.encode()) == text
+
+
+@pytest.mark.parametrize("charset", ["iso-2022-jp", "us-ascii", "utf-8"])
+def test_japanese_of_seven_bits_without_its_charset(tmp_path: Path, charset: str) -> None:
+    content = "Re: 会議の資料".encode("iso-2022-jp")
+
+    run(mail(tmp_path / "a.eml", subject=content, body=content, charset=charset))
+
+    (message,) = records("messages")
+    assert (message["subject"], message["body_text"]) == ("Re: 会議の資料", "Re: 会議の資料")
 
 
 def test_a_declared_charset_survives_a_bad_byte(tmp_path: Path) -> None:

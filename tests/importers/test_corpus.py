@@ -5,8 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from importers.authoring.__main__ import main
-from importers.authoring.corpus import RIGHT, SUFFIX, check_sample
+from importers.authoring.__main__ import RIGHT, SUFFIX, check_sample, main
 from importers.bank.profiles import layouts
 from importers.registry import OWN_FOLDER, OWN_PACKAGE, load_importers
 

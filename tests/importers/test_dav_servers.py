@@ -65,17 +65,6 @@ def test_server_with_change_tags_only_is_compared(server: HttpsServer, dav: DavA
     assert titles() == ["Dinner", "Talk"]
 
 
-def test_server_without_any_tag_is_compared_by_etags(server: HttpsServer, dav: DavAnswers) -> None:
-    pk = connect_details(details(server))
-    run_sync(pk)
-    dav.events |= {"a.ics": text("a", "Supper"), "b.ics": text("b", "Talk")}
-
-    report = run_sync(pk)
-
-    assert (report.created, report.updated) == (1, 1)
-    assert titles() == ["Supper", "Talk"]
-
-
 def test_changes_in_parts_are_all_read(server: HttpsServer, dav: DavAnswers) -> None:
     dav.token = "t1"
     pk = connect_details(details(server))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.importers.imports import TORTURE, content, latest, one, receipts, records, run
+from tests.importers.imports import TORTURE, content, one, receipts, records, run
 
 pytestmark = pytest.mark.django_db
 
@@ -24,19 +24,6 @@ def test_invalid_pdf_is_stored_without_text() -> None:
 
     assert one("documents", title="broken.pdf")["text"] is None
     assert receipts() == {("no_text", "broken.pdf"), ("not_recognised", "picture.raw")}
-
-
-def test_changed_file_updates_its_record(tmp_path_factory: pytest.TempPathFactory) -> None:
-    notes = tmp_path_factory.mktemp("x") / "notes"
-    notes.mkdir()
-    (notes / "a.txt").write_text("before")
-    run(notes)
-    (notes / "a.txt").write_text("after")
-
-    run(notes)
-
-    assert (latest().created, latest().updated, latest().files) == (0, 1, 1)
-    assert content(one("documents", title="a.txt")["blob_ref"]) == b"after"
 
 
 def test_all_location_history_formats_are_imported() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.importers.imports import one, records, run
+from tests.importers.imports import one, run
 
 pytestmark = pytest.mark.django_db
 
@@ -35,28 +35,6 @@ def test_message_of_telegram(tmp_path: Path, members: dict[str, Any], text: str)
 
 
 @pytest.mark.parametrize(
-    ("written", "text"),
-    [
-        ("on <!date^1768311000^{date}|13 January>", "on 13 January"),
-        ("<!subteam^S1|@team> and <!here>", "@team and @here"),
-        (
-            "<#C1|general> <https://x.example|page> &lt;b&gt;",
-            "#general page (https://x.example) <b>",
-        ),
-    ],
-)
-def test_references_of_slack(tmp_path: Path, written: str, text: str) -> None:
-    write(tmp_path / "s/users.json", [{"id": "U1", "name": "eva"}])
-    write(tmp_path / "s/channels.json", [{"id": "C1", "name": "general", "members": ["U1"]}])
-    message = {"type": "message", "ts": "1768311000.000100", "user": "U1", "text": written}
-    write(tmp_path / "s/general/2026-01-13.json", [message])
-
-    run(tmp_path / "s")
-
-    assert one("messages")["text"] == text
-
-
-@pytest.mark.parametrize(
     ("longitude", "expected"),
     [
         (134_000_000, 13.4),
@@ -70,19 +48,3 @@ def test_degrees_without_a_sign(tmp_path: Path, longitude: int, expected: float 
     run(write(tmp_path / "Records.json", {"locations": [point]}))
 
     assert one("points")["longitude"] == expected
-
-
-@pytest.mark.parametrize(
-    ("duration", "unit", "minutes"),
-    [("30.5", "min", 30.5), ("1830", "sec", 30.5), ("0.5", "hr", 30), ("3", "fortnight", None)],
-)
-def test_duration_of_a_workout(
-    tmp_path: Path, duration: str, unit: str, minutes: float | None
-) -> None:
-    run(write(tmp_path / "export.xml", (
-        '<HealthData><Workout workoutActivityType="HKWorkoutActivityTypeRunning" sourceName="W"'
-        f' duration="{duration}" durationUnit="{unit}" startDate="2026-01-13 14:30:00 +0100"'
-        ' endDate="2026-01-13 15:00:30 +0100"/></HealthData>'
-    )))  # fmt: skip
-
-    assert records("workouts")[0]["duration_minutes"] == minutes

@@ -20,10 +20,6 @@ ENTRY = """<item><title>Letter {number}</title><guid isPermaLink="false">{number
 <link>https://ida.example/{number}</link><pubDate>Mon, 05 Jan 2026 08:00:00 +0100</pubDate>
 <category>garden</category><author>ida@ida.example (Ida)</author>
 <description>&lt;p&gt;This is {text}.&lt;/p&gt;&lt;script&gt;x&lt;/script&gt;</description></item>"""
-ATOM = """<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><title>Ida</title>
-<entry><id>tag:ida.example,2026:1</id><title type="html">a &lt;b&gt;b&lt;/b&gt;</title>
-<updated>2026-02-03T04:05:06Z</updated><published>2026-01-02T03:04:05+02:00</published>
-<author><name>Ida</name></author><content type="text">1 &lt; 2</content></entry></feed>"""
 
 
 def rss(*numbers: int, text: str = "it", head: str = "") -> bytes:
@@ -81,19 +77,6 @@ def test_entries_are_documents(server: HttpsServer, publish: Publish) -> None:
     assert document["service"] == "Feed"
 
 
-def test_atom_has_both_times_and_plain_text(server: HttpsServer, publish: Publish) -> None:
-    publish(ATOM.encode())
-
-    run_sync(connect(server))
-
-    document = one("documents")
-    assert document["title"] == "a b"
-    assert document["text"] == "1 < 2"
-    assert document["created_at"] == "2026-01-02T01:04:05Z"
-    assert document["modified_at"] == "2026-02-03T04:05:06Z"
-    assert document["author"] == "Ida"
-
-
 def test_unchanged_feed_is_not_sent_and_new_entries_come_in(
     server: HttpsServer, publish: Publish
 ) -> None:
@@ -108,18 +91,6 @@ def test_unchanged_feed_is_not_sent_and_new_entries_come_in(
     assert [each.unchanged for each in (second, third, fourth)] == [0, 0, 0]
     assert titles() == ["Letter 1", "Letter 2", "Letter 3"]
     assert sum("if-none-match" in headers for _, _, headers in server.requests) == 3
-
-
-def test_edited_entry_changes_its_record(server: HttpsServer, publish: Publish) -> None:
-    publish(rss(1, 2))
-    pk = connect(server)
-    run_sync(pk)
-    publish(rss(1, text="edited")[: -len("</channel></rss>")] + rss(2)[rss(2).index(b"<item>") :])
-
-    report = run_sync(pk)
-
-    assert (report.created, report.updated, report.unchanged) == (0, 1, 0)
-    assert one("documents", title="Letter 1")["text"] == "This is edited."
 
 
 def test_cut_feed_changes_nothing_and_the_next_run_continues(

@@ -15,8 +15,8 @@ from importers.core.importer import Options
 from importers.core.results import ReceiptCode
 from importers.core.source import ProblemCode
 from importers.core.text import decode, html_to_text
-from importers.mail.headers import decode_encoded_words
 from importers.mail.mailboxes import MBOX, iter_mbox
+from importers.mail.mime import decode_encoded_words
 from importers.mail.records import MailboxMetadata, parse_message
 from tests.importers.imports import TORTURE, read_all
 

@@ -75,11 +75,6 @@ class TestWhatsapp(ImporterTests):
     export = TORTURE / "whatsapp"
 
 
-class TestHealth(ImporterTests):
-    importer_name = "apple-health"
-    export = TORTURE / "apple_health_export"
-
-
 class TestPlaces(ImporterTests):
     importer_name = "places"
     export = TORTURE / "places"

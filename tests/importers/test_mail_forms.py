@@ -35,26 +35,6 @@ def import_mail(tmp_path: Path, raw: bytes) -> dict[str, Any]:
     return one("messages")
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        ("Tue, 13 Jan 2026 14:30:00 CET", "13:30"),
-        ("Tue, 13 Jan 2026 14:30:00 MEZ", "13:30"),
-        ('Tue, 13 Jan 2026 14:30:00 "CET"', "13:30"),
-        ("Tue, 13 Jan 2026 14:30:00 +01:00", "13:30"),
-        ("Tue, 13 Jan 2026 14:30:00 GMT+0100", "13:30"),
-        ("Tue, 13 Jan 2026 08:30:00 EST", "13:30"),
-        ("Tue, 13 Jan 2026 22:30:00 JST (Tokyo)", "13:30"),
-        ("Tue Jan 13 14:30:00 CET 2026", "13:30"),
-        ("2026-01-13T14:30:00+01:00", "13:30"),
-        ("Tue, 13 Jan 2026 13:30:00 -0000", "13:30"),
-        ("Tue, 13 Jan 2026 13:30:00", "13:30"),
-    ],
-)
-def test_zone_of_a_mail_is_read(tmp_path: Path, written: str, expected: str) -> None:
-    assert read_mail(tmp_path, mail(Date=written))["received_at"] == f"2026-01-13T{expected}:00Z"
-
-
 def test_unknown_zone_of_a_mail_has_a_receipt(tmp_path: Path) -> None:
     raw = mail(Date="Tue, 13 Jan 2026 14:30:00 XYZ")
 
@@ -147,12 +127,6 @@ def test_body_is_decoded(
     assert read_mail(tmp_path, raw)["body_text"] == expected
 
 
-def test_mail_with_carriage_returns_only_keeps_its_body(tmp_path: Path) -> None:
-    raw = mail("hi\r\nthere").replace(b"\r\n", b"\r")
-
-    assert read_mail(tmp_path, raw)["body_text"] == "hi\nthere"
-
-
 @pytest.mark.parametrize(
     "disposition",
     [
@@ -207,15 +181,6 @@ def test_mailbox_is_divided_where_messages_begin(
     assert sorted(record["body_text"] for record in records("messages")) == expected
 
 
-def test_mailbox_without_messages_has_a_receipt(tmp_path: Path) -> None:
-    path = tmp_path / "a.mbox"
-    path.write_bytes(f"From a@x.org\n{ONE}".encode())
-
-    run(path)
-
-    assert receipts() == {("empty", "a.mbox")}
-
-
 @pytest.mark.parametrize(
     "subject",
     [
@@ -233,25 +198,12 @@ def test_subject_is_decoded_as_by_the_standard_library(tmp_path: Path, subject: 
     assert read_mail(tmp_path, raw)["subject"] == message_from_bytes(raw, policy=default)["Subject"]
 
 
-@pytest.mark.parametrize(
-    ("subject", "expected"),
-    [
-        ("=?utf-8?Q?Caf=C3=A9? Oder B=C3=A4r??=", "Café? Oder Bär?"),
-        ("Re: =?utf-8?Q?Wo =C3=BCber?= =?utf-8?Q?_all??=", "Re: Wo über all?"),
-        ("=?utf-8?Q?open =?utf-8?Q?=C3=A4?=", "=?utf-8?Q?open ä"),
-        ("=?utf-8?B?w6Q=?==?utf-8?Q?=C3=B6??=", "äö?"),
-        ("=?utf-8?Q?Was?=C3=84h!?=", "Was?Äh!"),
-        ("=?utf-8?Q?Was?=C3=84h?=C3=A4?= =?utf-8?Q?_x?=", "Was?Äh?ä x"),
-        ("=?utf-8?Q?Hans?=ABBA", "HansABBA"),
-        # RFC 2047 ends a word at the first ?=, and Python's email and Thunderbird keep what encodes nothing.
-        ("=?utf-8?Q?a=?=", "a="),
-        ("=?utf-8?Q?a=?= b", "a= b"),
-        ("=?utf-8?Q?1+1=2,_x=yz=C3=A4=?=", "1+1=2, x=yzä="),
-        ("=?utf-8?Q?Hans?=ABBA =?utf-8?Q?=C3=A4?=", "HansABBA ä"),
-        ("=?utf-8?Q?Hans?==?utf-8?Q?_=C3=A4?=", "Hans ä"),
-    ],
-)
-def test_subject_with_question_marks_in_encoded_words(
-    tmp_path: Path, subject: str, expected: str
-) -> None:
-    assert read_mail(tmp_path, mail(Subject=subject))["subject"] == expected
+def test_long_subjects_and_lists_of_people_have_a_receipt(tmp_path: Path) -> None:
+    people = ", ".join(f"p{number}@example.org" for number in range(600))
+    head = "Date: Mon, 5 Jan 2026 08:30:00 +0000\nFrom: a@example.org\n"
+    for name, field in (("a", f"Subject: {'word ' * 300}"), ("b", f"To: {people}")):
+        (tmp_path / f"{name}.eml").write_text(f"{head}{field}\n\ntext\n")
+
+    run(tmp_path)
+
+    assert receipts() == {("text_cut", "a.eml"), ("text_cut", "b.eml")}

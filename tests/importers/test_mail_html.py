@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.models.records import Blob, RecordChange
+from evidence.models.records import Blob
 from evidence.write.record_erasure import delete_record
-from importers.mail import bodies
+from importers.mail import mime
 from tests.importers.imports import connection, content, latest, one, receipts, run
 
 pytestmark = pytest.mark.django_db
@@ -59,23 +59,11 @@ def test_html_is_kept_beside_the_plain_text(tmp_path: Path) -> None:
     assert latest().files == 0
 
 
-def test_a_mail_without_html_has_none(tmp_path: Path) -> None:
-    run(write(tmp_path / "a.mbox", mail(html=None)))
-
-    assert "blob_ref" not in one("messages")
-
-
 def test_pictures_in_the_text_are_named_by_their_attachment(tmp_path: Path) -> None:
     run(write(tmp_path / "a.mbox", with_picture(mail())))
 
     picture = one("attachments")
     assert f'src="cid:{picture["id"]}"' in html_of(one("messages"))
-
-
-def test_picture_that_the_mail_does_not_have_keeps_its_name(tmp_path: Path) -> None:
-    run(write(tmp_path / "a.mbox", mail()))
-
-    assert 'src="cid:pot@x"' in html_of(one("messages"))
 
 
 def test_plain_parts_between_html_are_shown_as_written(tmp_path: Path) -> None:
@@ -89,35 +77,13 @@ def test_plain_parts_between_html_are_shown_as_written(tmp_path: Path) -> None:
     assert "&lt;Ida&gt;\nof the list" in html_of(one("messages"))
 
 
-@pytest.mark.parametrize(("charset", "declared"), [("utf-8", "latin-1"), ("cp1252", "us-ascii")])
-def test_html_of_a_wrong_charset_is_decoded(tmp_path: Path, charset: str, declared: str) -> None:
-    html = "<p>Grüße aus Köln, schöne Straße</p>".encode(charset) + b"\0"
-    head = b"Message-ID: <1@x>\nSubject: S\nContent-Type: text/html; charset=" + declared.encode()
-    (tmp_path / "a.eml").write_bytes(head + b"\n\n" + html)
-    run(tmp_path)
-
-    assert "Grüße aus Köln" in html_of(one("messages"))
-    assert "\0" not in html_of(one("messages"))
-
-
 def test_very_long_html_is_cut_with_a_receipt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(write(tmp_path / "a.mbox", mail(html="<p>" + "long text " * 1_000_000)))
 
-    assert len(html_of(one("messages"))) == bodies.HTML_MAX_CHARS
+    assert len(html_of(one("messages"))) == mime.HTML_MAX_CHARS
     assert {code for code, _ in receipts()} == {"text_cut"}
-
-
-def test_an_unchanged_mail_is_not_written_again(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.mbox", mail())
-    run(path)
-    changes = RecordChange.unscoped.count()
-
-    run(path)
-
-    assert RecordChange.unscoped.count() == changes
-    assert Blob.unscoped.count() == 1
 
 
 def test_erasing_a_mail_erases_its_html(tmp_path: Path) -> None:

@@ -134,18 +134,6 @@ def test_impossible_coordinates_have_a_receipt(
     assert len(records("points")) == 2
 
 
-def test_impossible_coordinates_of_a_journey_have_a_receipt(tmp_path: Path) -> None:
-    ride = {"activity": {"start": "geo:52.5,13.4", "end": "geo:95,13.4"}}
-    path = tmp_path / "location-history.json"
-    path.write_text(json.dumps([TIMELINE[0], TIMELINE[1] | ride]))
-
-    run(path)
-
-    ride = one("visits", kind="journey")
-    assert (ride["latitude"], ride["end_latitude"], ride["end_longitude"]) == (52.5, None, 13.4)
-    assert receipts() == {("bad_coordinates", "item 2")}
-
-
 def test_raw_signals_of_a_timeline_are_positions_or_have_a_receipt(tmp_path: Path) -> None:
     position = {
         "LatLng": "52.5°, 13.4°", "accuracyMeters": 12, "source": "WIFI",

@@ -245,6 +245,40 @@ def test_item_that_never_ends_has_a_receipt_and_the_others_are_imported(
 
 
 @pytest.mark.parametrize(
+    ("start", "part", "limit", "read", "why"),
+    [
+        (b"60\n", b"x", "SILENCE_SECONDS", ["one", "three"], "silent for too long"),
+        (b"", b'12\n{"items":[]}', "TOTAL_SECONDS", [], "took too long"),
+    ],
+)
+def test_process_that_sends_a_little_now_and_then_has_a_deadline(
+    install: Install, mood: Callable[..., Path], monkeypatch: pytest.MonkeyPatch,
+    start: bytes, part: bytes, limit: str, read: list[str], why: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(sandbox, limit, 12.0)
+    # The last pipe that is open for writing is that of the messages.
+    code = CODE.replace(
+        "def parse(line):",
+        f"""
+def drip():
+    import time
+    pipe = max(n for n in range(3, 20) if attempt(lambda: fcntl.fcntl(n, fcntl.F_GETFL)) == "1")
+    os.write(pipe, {start!r})
+    for _ in range(60):
+        os.write(pipe, {part!r})
+        time.sleep(0.3)
+
+def parse(line):""",
+    )
+    install(code=code)
+
+    run(mood("one", "eval: drip()", "three"))
+
+    assert sorted(texts()) == read
+    assert why in ImportReceipt.unscoped.latest("id").detail
+
+
+@pytest.mark.parametrize(
     "code", ["1 / 0", *slow("import os; os._exit(1)", "MOOD = None", "print(")]
 )
 def test_broken_package_does_not_stop_ours(install: Install, tmp_path: Path, code: str) -> None:

@@ -56,19 +56,6 @@ def _code(server: HttpsServer, network: DirectNetwork) -> ProblemCode:
     return raised.value.code
 
 
-def test_redirect_within_the_host_is_followed(server: HttpsServer, network: DirectNetwork) -> None:
-    server.pages = {"/a": (301, {"Location": "b%20c?d=ü"}, b""), "/b%20c?d=%C3%BC": (200, {}, b"x")}
-
-    response = _get(server, network)
-
-    assert (response.status, response.body) == (200, b"x")
-    assert response.url == server.url("/b%20c?d=%C3%BC")
-    assert [headers["authorization"] for _, _, headers in server.requests] == [
-        "Basic aWRhOnBhc3MtMTIzNA=="
-    ] * 2
-    assert len(network.sockets) == 1
-
-
 @pytest.mark.parametrize(
     "location", ["https://127.0.0.1:{port}/b", "http://localhost:{port}/b", "https://localhost/b"]
 )

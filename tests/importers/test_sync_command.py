@@ -4,7 +4,6 @@ import io
 from collections.abc import Iterator
 from datetime import timedelta
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from tests.importers.imports import records
 from tests.importers.syncing import account_of, connect, kill_sync, run_sync
 from tests.world import World
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 USER = "ida@mail.example"
 
 
@@ -57,18 +55,6 @@ def test_command_connects_and_syncs(server: Dovecot, monkeypatch: pytest.MonkeyP
     assert len(records("messages")) == 3
     assert PASSWORD not in said + again
     assert PASSWORD.encode() not in bytes(SourceAccount.unscoped.get().credential or b"")
-
-
-@pytest.mark.slow
-@pytest.mark.django_db
-def test_command_says_what_is_wrong(server: Dovecot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("wrong\n"))
-    settings = [f"user={USER}", "host=localhost", f"port={server.port}"]
-
-    with pytest.raises(CommandError, match=r"The password was refused\. Create an app password"):
-        sync_command(connect="imap", set=settings, private=True)
-
-    assert not SourceAccount.unscoped.exists()
 
 
 @pytest.mark.slow
@@ -149,20 +135,6 @@ def test_new_mail_is_shown_to_a_granted_client_a_minute_later(
 
     changes = committed.get(path, "reader", **query).body["data"]
     assert [each["data"]["subject"] for each in changes] == ["Letter 2"]
-
-
-@pytest.mark.slow
-@pytest.mark.django_db
-def test_account_that_its_owner_syncs_during_a_run_stays_due(server: Dovecot) -> None:
-    server.append(USER, message(1))
-    pk = connect(server, USER)
-
-    run_sync(pk, on_progress=lambda _done, _total: account_store.sync_now(pk, now=timezone.now()))
-    due = list(account_store.due_accounts(now=timezone.now()))
-    run_sync(pk)
-
-    assert [each.key.connection_id for each in due] == [pk]
-    assert list(account_store.due_accounts(now=timezone.now())) == []
 
 
 @pytest.mark.slow

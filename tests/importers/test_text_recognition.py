@@ -90,17 +90,6 @@ def test_scans_and_pictures_have_their_text_and_are_found(world: "World", tmp_pa
     assert len(world.get("/v1/search", "reader", q="boiler Hansen").body["data"]) == 4
 
 
-def test_attached_scan_has_its_text(tmp_path: Path) -> None:
-    message = EmailMessage()
-    message["From"], message["Message-ID"] = "a@example.org", "<1@x>"
-    message.set_content("See the scan")
-    message.add_attachment(saved("PDF"), maintype="application", subtype="pdf", filename="a.pdf")
-
-    run(write(tmp_path, mail_eml=bytes(message)))
-
-    assert records("attachments")[0]["text"] == SENTENCE
-
-
 def mail_with_picture(number: int, content: bytes) -> bytes:
     message = EmailMessage()
     message["From"], message["Message-ID"] = "a@example.org", f"<{number}@x>"
@@ -180,22 +169,6 @@ def test_photos_and_small_pictures_in_mails_have_no_receipt(tmp_path: Path) -> N
     assert receipts() == set()
 
 
-def test_picture_that_many_mails_have_is_recognized_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logo = saved("PNG", page("Hansen and Sons, boilers since 1902."))
-    pages: list[int] = []
-    recognize = text_recognition._recognize
-    monkeypatch.setattr(
-        text_recognition, "_recognize", lambda *given: pages.append(1) or recognize(*given)
-    )
-
-    run(write(tmp_path, **{f"{at}_eml": mail_with_picture(at, logo) for at in range(4)}))
-
-    assert texts_of_pictures() == ["Hansen and Sons, boilers since 1902."] * 4
-    assert len(pages) == 1
-
-
 def test_recognition_ends_before_the_cpu_time_of_its_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -227,19 +200,6 @@ def test_receipts_name_the_missing_extra(tmp_path: Path, monkeypatch: pytest.Mon
     assert "requirements-ocr.txt" in output
     assert receipts() == {("needs_ocr", "scan.pdf"), ("picture_needs_ocr", "letter.png")}
     assert [record["title"] for record in records("documents")] == ["scan.pdf"]
-
-
-@pytest.mark.slow
-def test_text_remains_when_the_extra_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    export = write(tmp_path, scan_pdf=saved("PDF"), letter_png=saved("PNG"))
-    run(export)
-    without_extra(monkeypatch)
-
-    run(export)
-
-    assert [record["text"] for record in records("documents")] == [SENTENCE] * 2
 
 
 @pytest.mark.parametrize(("languages", "code"), [("xyz", "needs_ocr"), ("xyz, eng", None)])
@@ -281,14 +241,6 @@ def test_hostile_and_empty_pictures_have_receipts(tmp_path: Path) -> None:
         ("unreadable", "text.png"),
         ("picture_without_text", "empty.png"),
     }
-
-
-@pytest.mark.slow
-@pytest.mark.subprocess
-def test_huge_page_of_a_pdf_is_made_smaller(tmp_path: Path) -> None:
-    run(write(tmp_path, scan_pdf=saved("PDF", resolution=8)))
-
-    assert records("documents")[0]["text"] == SENTENCE
 
 
 @pytest.mark.slow

@@ -12,11 +12,10 @@ import time_machine
 from django.db import connection
 from django.utils import timezone
 
-from evidence.errors import InvalidRequest
 from evidence.models.owners import get_or_create_owner
 from importers.core.importer import ImportRequest
 from importers.models import ImportRun
-from importers.runs import background, store, uploads
+from importers.runs import background, uploads
 from importers.runs.background import ImportWorker
 from importers.runs.preview import ExportPart, preview_export
 from importers.runs.runner import import_part
@@ -119,24 +118,3 @@ def test_an_upload_waits_while_the_same_export_is_being_imported(
 
     assert set(phases) == {"wanted"}
     assert upload.state.phase == "done"
-
-
-@pytest.mark.django_db
-def test_two_that_begin_the_same_export_at_once_make_one_run(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start_or_resume = store.start_or_resume
-
-    def again() -> None:
-        import_part(mbox_part(), label="x", workspace=workspace, now=timezone.now())
-
-    def overtaken(*args: Any, **kwargs: Any) -> ImportRun:
-        monkeypatch.setattr(store, "start_or_resume", start_or_resume)
-        with pytest.raises(InvalidRequest, match="is importing this export"):
-            again()
-        return start_or_resume(*args, **kwargs)
-
-    monkeypatch.setattr(store, "start_or_resume", overtaken)
-    again()
-
-    assert ImportRun.unscoped.get().status == ImportRun.Status.FINISHED

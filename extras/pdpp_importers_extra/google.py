@@ -1,4 +1,4 @@
-"""Import Google Chat from Takeout: a folder for each direct message and space."""
+"""Import Google Chat and Google Tasks from Takeout."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import orjson
 from importers.chat import records
 from importers.core.dates import parse_written_moment, to_utc
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.importer import ExportFiles, Importer, Options, read_each
 from importers.core.readers import (
     Json,
     head_has,
@@ -28,8 +28,10 @@ from importers.core.results import (
     ExportItem,
     ExportItems,
     ParsedItem,
+    ParsedRecord,
     ReceiptCode,
     UnreadableError,
+    issue_item,
 )
 
 SERVICE = "google_chat"
@@ -49,13 +51,10 @@ class _Chat:
     message_id: str
 
 
-def _is_messages(file: ExportFile) -> bool:
-    return file.path.name == _MESSAGES and head_has(file, b"messages", b"creator")
-
-
 def _claim(files: ExportFiles) -> list[ExportFile]:
     """Return the messages, and everything in their folders."""
-    folders = {file.path.parent for file in files if _is_messages(file)}
+    folders = {file.path.parent for file in files
+               if file.path.name == _MESSAGES and head_has(file, b"messages", b"creator")}  # fmt: skip
     return [file for file in files if file.path.parent in folders]
 
 
@@ -177,3 +176,73 @@ def _file(node: Json, chat: _Chat) -> records.MessageFile:
 
 
 GOOGLE_CHAT = Importer(claim=_claim, read=_read)
+
+
+_STATUSES = {"needsAction": "open", "completed": "done"}
+
+
+def _claim_tasks(files: ExportFiles) -> list[ExportFile]:
+    return [
+        file
+        for file in files
+        if file.suffix == ".json" and head_has(file) and b'"tasks#taskLists"' in file.head
+    ]
+
+
+def _read_file(file: ExportFile) -> ExportItems:
+    """Yield an item for each task. A list is held in memory, up to the limit of one item."""
+    number = 0
+    for node, size, _ in iter_nodes(file, ("items.item",)):
+        if not isinstance(node, dict) or not isinstance(node.get("items", []), list):
+            number += 1
+            yield issue_item(file.name, f"task {number:,}", ReceiptCode.MALFORMED, size=size)
+            continue
+        tasks = node.get("items", [])
+        title = json_line(node, "title")
+        for task in tasks:
+            number += 1
+            parse = partial(parse_node, task, partial(_task, list_name=title))
+            yield ExportItem(file.name, f"task {number:,}", size // len(tasks), parse)
+
+
+def _task(node: Json, *, list_name: str | None) -> ParsedItem:
+    item = ParsedItem()
+    task_id = json_line(node, "id")
+    if task_id is None:
+        raise UnreadableError(ReceiptCode.NO_IDENTITY)
+    notes = item.cut_text(json_text(node, "notes"))
+    status = json_line(node, "status") or ""
+    links = (json_line(link, "link") for link in json_objects(node, "links"))
+    updated_at = item.require_date(to_utc(node.get("updated")), node.get("updated"))
+    data = {
+        "id": f"t_{task_id}",
+        "list": list_name,
+        "title": json_line(node, "title"),
+        "notes": notes or None,
+        "status": _STATUSES.get(status, status) or None,
+        "due_on": _due_on(node, item),
+        "created_at": to_utc(node.get("created")),
+        "updated_at": updated_at,
+        "completed_at": to_utc(node.get("completed")),
+        "parent_id": f"t_{parent}" if (parent := json_line(node, "parent")) else None,
+        "is_starred": node.get("starred") is True,
+        "is_deleted": node.get("deleted") is True,
+        "links": [link for link in links if link],
+    }
+    item.records.append(ParsedRecord("tasks", data))
+    return item
+
+
+def _due_on(node: Json, item: ParsedItem) -> str | None:
+    """Return the day. Google writes midnight in UTC whatever the zone of the owner."""
+    written: Any = node.get("due")
+    if written is None:
+        return None
+    moment = item.require_date(to_utc(written), written)
+    return moment and moment[:10]
+
+
+GOOGLE_TASKS = Importer(
+    claim=_claim_tasks,
+    read=read_each(_read_file),
+)

@@ -4,10 +4,44 @@ from pathlib import Path
 
 import pytest
 
-from tests.importers.imports import TORTURE, latest, one, receipts, records, run
+from importers.authoring.test_kit import ImporterTests
+from tests.importers.imports import TORTURE, latest, one, read_all, receipts, records, run
+from tests.importers.test_malicious_exports import (
+    STEPS,
+    memory_limit,
+    put,
+)
+from tests.importers.test_malicious_exports import (
+    _importers_are_loaded as _importers_are_loaded,
+)
 
 pytestmark = pytest.mark.django_db
 EXPORT = TORTURE / "apple_health_export"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ("<!DOCTYPE[" * 20_000, "damaged"),
+        (STEPS.replace("My", "Watch" * 10_000).replace(" end", f" {'x' * 50_000}='' end").replace("7", "8"), None),
+        (f'<Record value="{"x" * 2_000_000}', "too_large"),
+        ("<Record>" + "<a/>" * 600_000, "too_large"),
+        ("<a>" * 200, "malformed"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("_importers_are_loaded")
+def test_malicious_health_export_uses_bounded_memory(
+    tmp_path: Path, more: str, code: str | None
+) -> None:
+    path = put(tmp_path / "export.xml", f"<HealthData>\n{STEPS}\n{more}</HealthData>")
+
+    with memory_limit(12_500_000):
+        read_all(path)
+    run(path)
+
+    assert one("measurements", value=7)
+    assert {code for code, _ in receipts()} == ({code} if code else set())
 
 
 def test_measurements_have_value_unit_and_time() -> None:
@@ -51,3 +85,12 @@ def test_xml_entities_are_not_expanded(tmp_path: Path) -> None:
 
     assert [record["value"] for record in records("measurements")] == [1.7]
     assert ("damaged", "export.xml") in receipts()
+
+
+@pytest.mark.subprocess
+class TestHealth(ImporterTests):
+    importer_name = "apple-health"
+    export = EXPORT
+
+
+del ImporterTests

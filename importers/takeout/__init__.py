@@ -1,1 +1,0 @@
-"""Importers of Google Takeout."""
