@@ -107,15 +107,8 @@ def _chatgpt_texts(content: Json) -> Iterator[str]:
         if isinstance(part, str):
             yield part
         elif isinstance(part, dict):
-            members = (
-                "title",
-                "text",
-                "content",
-                "result",
-                "url",
-                "user_profile",
-                "user_instructions",
-            )
+            members = ("title", "text", "content", "result", "url", "user_profile",
+                       "user_instructions")  # fmt: skip
             yield from (str(part[name]) for name in members if isinstance(part.get(name), str))
             yield str(json_object(json_object(part, "metadata"), "dalle").get("prompt") or "")
     for thought in json_objects(content, "thoughts"):

@@ -28,16 +28,8 @@ _OTHER_FILES = ("users.json", "integration_logs.json", "canvases.json", "huddle_
                 "org_users.json", "lists.json", "file_conversations.json")  # fmt: skip
 _LINE_TYPES = ("section", "header", "context", "rich_text", "rich_text_section", "rich_text_list",
                "rich_text_quote", "rich_text_preformatted", "markdown")  # fmt: skip
-_MEMBERS = (
-    "title",
-    "text",
-    "fields",
-    "elements",
-    "message",
-    "message_blocks",
-    "blocks",
-    "alt_text",
-)
+_MEMBERS = ("title", "text", "fields", "elements", "message", "message_blocks", "blocks",
+            "alt_text")  # fmt: skip
 _REFERENCE = re.compile(r"<([@#!]?)([^<>|]+)(?:\|([^<>]*))?>")
 
 Json = Mapping[str, Any]
@@ -78,10 +70,8 @@ def _read(files: ExportFiles, options: Options) -> ExportItems:
 def _conversation(
     conversation: records.Conversation, node: Json, workspace: Workspace
 ) -> ParsedItem:
-    listed = node.get("members")
-    member_ids = [str(member) for member in listed] if isinstance(listed, list) else []
     topic = json_object(node, "topic").get("value") or json_object(node, "purpose").get("value")
-    members = [workspace.users.get(member_id, member_id) for member_id in member_ids]
+    members = _people(node, workspace.users)
     return ParsedItem([conversation.record(topic=topic, members=members)])
 
 
@@ -98,11 +88,11 @@ def _users(files: ExportFiles) -> dict[str, str]:
     return names
 
 
-def _people(node: Json, users: Mapping[str, str]) -> str:
-    """Return the names of the people in a direct conversation."""
+def _people(node: Json, users: Mapping[str, str]) -> list[str]:
+    """Return the names of the people in a conversation."""
     listed = node.get("members")
-    members = [str(member) for member in listed] if isinstance(listed, list) else []
-    return one_line(", ".join(users.get(member, member) for member in members), max_chars=200)
+    members = map(str, listed) if isinstance(listed, list) else ()
+    return [users.get(member, member) for member in members]
 
 
 def _conversations(
@@ -113,7 +103,7 @@ def _conversations(
         for node in _list(files, list_name):
             name = folder_name = str(node.get("name") or node["id"])
             if kind in ("direct", "group"):
-                name = _people(node, users) or name
+                name = one_line(", ".join(_people(node, users)), max_chars=200) or name
             conversation = records.Conversation(
                 id=f"s_{node['id']}", name=name, service=SERVICE, kind=kind
             )
@@ -155,8 +145,8 @@ def _message(message: Any, conversation: records.Conversation, workspace: Worksp
         raise UnreadableError(ReceiptCode.NO_IDENTITY)
     timestamp = message["ts"]
     sent_at = item.require_date(unix_to_iso(timestamp), timestamp)
-    text = _text(message, workspace)
-    if not text and not json_objects(message, "files"):
+    text, files = _text(message, workspace), _files(message)
+    if not text and not files:
         item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=str(message.get("subtype") or "")[:80])
     thread = message.get("thread_ts")
     thread_id = f"{conversation.id}.{thread}" if thread else None
@@ -180,7 +170,7 @@ def _message(message: Any, conversation: records.Conversation, workspace: Worksp
             records.MessageFile(
                 name=file.get("name") or "", media_type=file.get("mimetype"), size=file.get("size")
             )
-            for file in json_objects(message, "files")
+            for file in files
             if file.get("mode") != "tombstone"
         ],
     )
@@ -193,21 +183,36 @@ def _author(message: Json, workspace: Workspace) -> str | None:
     return workspace.users.get(str(user)) or name or user
 
 
+_SOURCE = ("pretext", "service_name", "author_name", "author_subname")
+"""Where the quoted part of a message is from."""
+
+
+def _files(message: Json) -> list[Json]:
+    """Return the files of a message; exports before 2018 have a single one."""
+    return json_objects(message, "files") or list(filter(None, [json_object(message, "file")]))
+
+
 def _text(message: Json, workspace: Workspace) -> str:
     texts = [message.get("text") or _block_text(message.get("blocks"), workspace.users)]
     texts.append(json_object(message, "message").get("text"))  # of one that was changed
-    for file in json_objects(message, "files"):
+    for file in _files(message):
         comment = json_object(file, "initial_comment").get("comment")
         texts += [comment, file.get("plain_text") or file.get("preview")]
     for attachment in json_objects(message, "attachments"):
         fields = json_objects(attachment, "fields")
         named = (f"{each.get('title')}: {each.get('value')}" for each in fields)
-        texts += [attachment.get("pretext"), *named]
+        texts += [attachment.get(name) for name in _SOURCE]
+        texts += named
         text = attachment.get("text") or _block_text(
             attachment.get("blocks") or attachment.get("message_blocks"), workspace.users
         )
         texts += [attachment.get("title"), text or attachment.get("fallback")]
-    text = "\n".join(map(str, filter(None, texts)))
+        texts.append(attachment.get("footer"))
+    kept = list[str]()
+    for each in map(str, filter(None, texts)):
+        if not any(each in other for other in kept):  # old exports repeat a file's comment
+            kept.append(each)
+    text = "\n".join(kept)
     return html.unescape(_REFERENCE.sub(partial(_expand_reference, workspace), text))
 
 

@@ -32,6 +32,11 @@ _SERVICE_MEMBERS = re.compile(
     r"|from.*|actor.*|reply_to.*|photo_.*|file_.*)\Z"
 )
 """Members of a message that its fields have."""
+_MESSAGE_MEMBERS = re.compile(
+    r"(?:forwarded_from|saved_from|media_type|mime_type|sticker_emoji|inline_bot_buttons|poll|todo_list"
+    r"|place_name|address|game_title|(?:location|contact|invoice)_information)\Z"
+)
+"""More members that the text of a message has."""
 _TELEGRAM_MEMBER = re.compile(rb'"(?:messages|chats|about)"\s*:')
 
 
@@ -148,10 +153,11 @@ def _message(
         *_origin(message),
         _text(message.get("text")) or _text(message.get("text_entities")),
         *_shared_texts(message),
+        *(() if is_service else _other_texts(message)),
         action,
     )
     text = "\n".join(filter(None, texts))
-    if not text and not files:
+    if (not text and not files) or (not is_service and _has_unread_part(message)):
         item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=_unread(message))
     records.add_message(
         item,
@@ -184,10 +190,27 @@ def _action(message: dict[str, Any]) -> str:
     """Return what a service message tells, with details such as the new title of a group."""
     values = (value for name, value in message.items() if not _SERVICE_MEMBERS.match(name))
     lists = (value if isinstance(value, list) else [value] for value in values)
-    details = [
-        str(each) for value in lists for each in value if isinstance(each, str | int | Decimal)
-    ]
+    details = filter(None, (_text(each) for value in lists for each in value))
     return ": ".join(filter(None, (str(message.get("action") or ""), ", ".join(details))))
+
+
+def _others(message: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the members of a message that neither its fields nor its text have."""
+    for name, value in message.items():
+        if not _SERVICE_MEMBERS.match(name) and not _MESSAGE_MEMBERS.match(name):
+            yield name, value
+
+
+def _other_texts(message: dict[str, Any]) -> Iterator[str]:
+    """Yield each further text under its name, such as the performer of a song."""
+    for name, value in _others(message):
+        if isinstance(value, str) and value:
+            yield f"{name.replace('_', ' ')}: {value}"
+
+
+def _has_unread_part(message: dict[str, Any]) -> bool:
+    """Return whether there is a part, such as a give-away, that nothing is read of."""
+    return any(isinstance(value, dict | list) and value for _, value in _others(message))
 
 
 def _unread(message: dict[str, Any]) -> str:
@@ -219,8 +242,11 @@ def _text(value: Any) -> str:
 
 def _origin(message: dict[str, Any]) -> Iterator[str]:
     """Yield whose words these are, if not those of the author."""
-    if name := message.get("forwarded_from") or message.get("saved_from"):
+    saved_from = message.get("saved_from")
+    if name := message.get("forwarded_from") or saved_from:
         yield f"Forwarded from {_text(name)}:"
+        if saved_from and saved_from != name:
+            yield f"Saved from {_text(saved_from)}:"
 
 
 _SHARED = {"poll": "poll", "todo_list": "list", "location_information": "place",
@@ -234,7 +260,7 @@ def _kind(message: dict[str, Any]) -> str:
 
 
 def _shared_texts(message: dict[str, Any]) -> Iterator[str]:
-    """Yield the texts of a poll, list, place, contact, invoice, game or sticker."""
+    """Yield the texts of a poll, list, place, contact, invoice, game, sticker or button."""
     for member in ("poll", "todo_list"):
         if isinstance(shared := message.get(member), dict):
             yield _text(shared.get("question") or shared.get("title"))
@@ -247,6 +273,11 @@ def _shared_texts(message: dict[str, Any]) -> Iterator[str]:
             values = (_text(value) for value in shared.values() if not isinstance(value, list))
             yield (", " if member == "location_information" else " ").join(filter(None, values))
     yield _text(message.get("sticker_emoji"))
+    for row in message.get("inline_bot_buttons") or ():
+        for button in row if isinstance(row, list) else ():
+            if isinstance(button, dict):
+                link = button.get("data") if button.get("type") == "url" else None
+                yield _text({"text": button.get("text"), "href": link})
 
 
 def _message_files(

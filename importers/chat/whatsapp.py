@@ -53,7 +53,8 @@ _YEAR_FIRST = ("오", "午", "上", "下", "凌", "早", "晚", "中")
 """Korean, Japanese and Chinese dates begin with the year, even with two digits."""
 _YEAR_ERAS = {543: 2400}
 """Years that Thai chats add, and the first year that has them added."""
-_AUTHOR = re.compile(r"(?P<author>[^:]{1,80}?): (?P<text>.*)", re.DOTALL)
+# A name may end in an emoticon, such as ":)" or ":3".
+_AUTHOR = re.compile(r"(?P<author>(?:[^:]|(?<=\s):(?=\S)){1,80}?):[ \t](?P<text>.*)", re.DOTALL)
 
 TimeOfDay = tuple[int, int, int]
 _QUOTES = '“”„«»「」『』"״'
@@ -70,12 +71,17 @@ SERVICE = "whatsapp"
 FIRST_YEAR = 2009
 LINE_MAX_BYTES = 1024 * 1024
 _OMITTED = re.compile(
-    rf"{MARKS}(?:<(?=[^<>]*(?:\s|[^\x00-\x7f]))[^<>\n:]{{5,60}}>|[^\n<>:]{{2,30}}\b(?:omitted|weggelassen"
+    rf"\A{MARKS}<(?=[^<>]*(?:medi|mídia|médi|medy|archiv|arquiv|fichi|fichei|file|bestand|omit|omis|ausge"
+    r"|медиа|файл|媒|图|圖|미디어|メディア|وسائط|رسانه|מדיה|मीडिया|μέσ|สื่อ))[^<>\n:]{5,60}>\s*(?:\n|$)"
+    r"|(?:\A|\s)[\u200e\u200f](?:[^\n<>:\u200e]{2,30}\b(?:omitted|weggelassen"
     r"|ausgelassen|omitid[oa]s?|absente?s?|omiss?es?|omess[oaie]|ocultad?[oa]s?|weggelaten|utelämnad|pominięt[oay]"
-    r"|utelatt|udeladt|пропущен[оаы]?)|[^\n<>:]{0,20}(?:已省略|已略過|省略|생략됨?|생략된 \S+))\s*(?:\n|$)",
+    r"|utelatt|udeladt|пропущен[оаы]?)|[^\n<>:\u200e]{0,20}(?:已省略|已略過|省略|생략됨?|생략된 \S+))\s*\Z",
     re.IGNORECASE,
 )
-"""What stands for a file that the export was made without, in the language of the phone."""
+"""What stands for a file that the export was made without, in the language of the phone.
+
+Android writes it in brackets before the caption, an iPhone behind the caption and an invisible mark.
+"""
 _CHAT_NAME = re.compile(
     r"WhatsApp[ -_]?Chat(?:[ _]?-[ _]?|[ _](?:with|mit|con|avec|de|met|com|med|z)[ _])(.+)",
     re.IGNORECASE,
@@ -328,7 +334,7 @@ def _chat_name(file: ExportFile) -> str:
 def _message_file(
     chat: ExportFile, message: ChatMessage, media: dict[str, ExportFile]
 ) -> records.MessageFile | None:
-    if _OMITTED.match(message.text):
+    if _OMITTED.search(message.text):
         return records.MessageFile(name="")
     match = _FILE_NAME.search(message.text)
     if match is None:

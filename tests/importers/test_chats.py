@@ -33,35 +33,6 @@ def test_whatsapp_messages_and_media_are_imported() -> None:
     assert (latest().created, latest().updated) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("lines", "day"),
-    [
-        (["[05.01.26, 08:30:12] Jonas: hi", "[06.01.26, 08:30:12] Jonas: ho"], "2026-01-05"),
-        (["13/01/2026, 08:30 - Jonas: hi", "05/02/2026, 08:30 - Jonas: ho"], "2026-01-13"),
-        (["1/13/26, 8:30 PM - Jonas: hi", "2/5/26, 8:30 AM - Jonas: ho"], "2026-01-13"),
-        (["2026/01/05, 8:30 - Jonas: hi", "2026/01/06, 8:30 - Jonas: ho"], "2026-01-05"),
-        (["2026-01-05 08:30 - Jonas: hi", "2026-01-06 08:30 - Jonas: ho"], "2026-01-05"),
-        (["2026. 1. 5. 오후 8:30 - Jonas: hi", "2026. 1. 6. 오전 8:30 - Jonas: ho"],
-         "2026-01-05"),
-        # Both orders ascend in time.
-        (["01/02/26, 08:30 - Jonas: hi", "01/03/26, 08:30 - Jonas: ho",
-          "02/01/27, 08:30 - Jonas: ho"], None),
-    ],
-)  # fmt: skip
-def test_whatsapp_date_formats_are_parsed(
-    tmp_path: Path, lines: list[str], day: str | None
-) -> None:
-    path = whatsapp(tmp_path, *lines)
-    if day is None:
-        with pytest.raises(CommandError):
-            run(path)
-        return
-
-    run(path)
-
-    assert min(record["sent_at"] for record in records("messages"))[:10] == day
-
-
 def test_date_order_is_detected_from_message_order(tmp_path: Path) -> None:
     lines = [f"{n:02}/02/26, 08:30 - Jonas: {n}" for n in range(1, 13)]
 
@@ -119,13 +90,3 @@ def test_telegram_chats_and_files_are_imported() -> None:
     assert shopping["text"] == "Eggs, flour and saffron.\n"
     assert one("messages", text="Note to self")["conversation_id"] == "t_1"
     assert {code for code, _ in receipts()} == {"bad_date", "file_missing", "no_identity"}
-
-
-def test_truncated_export_keeps_complete_messages(tmp_path: Path) -> None:
-    whole = (TORTURE / "telegram/result.json").read_text()
-    (tmp_path / "result.json").write_text(whole[: whole.index('"no such day"')])
-
-    run(tmp_path)
-
-    assert {record["id"] for record in records("messages")} == {"t_4001.1", "t_4001.2"}
-    assert ("damaged", "result.json") in receipts()
