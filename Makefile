@@ -17,7 +17,7 @@
 # make office    read the text of Word, Excel, PowerPoint and OpenDocument files in imports
 # make ocr       recognize the text of scans and pictures in imports
 # make outlook   read data files of Outlook (.pst, .ost) in imports
-# make semantic  install semantic and hybrid search: a model that runs without a network
+# make semantic  install what runs a sentence model, for semantic and hybrid search (docs/search.md)
 # make non-interference  compare all responses before and after 10,000 changes that the grant hides;
 #             HIDDEN_CHANGES sets the number; make test runs a short form
 # make faults  kill, restart, fill, starve and slow down real servers under load; takes minutes
@@ -138,7 +138,7 @@ hosts: .venv/development var/hosts/installed
 agent-eval: .venv/runtime
 	$(BIN)/python -m bench.agents $(ARGS)
 
-relevance: .venv/semantic
+relevance: .venv/runtime
 	DJANGO_SETTINGS_MODULE=pdpp_site.settings $(BIN)/python -m bench.relevance $(ARGS)
 
 import-large: .venv/runtime

@@ -23,7 +23,13 @@ from operations.postgres import server as embedded_postgres
 
 SURVIVORS = Path("tests/survivors.toml")
 TESTS = {
-    "evidence/access/scope.py": ["tests/access/test_gate.py", "tests/access/test_tokens.py"],
+    "evidence/access/scope.py": [
+        "tests/access/test_gate.py",
+        "tests/access/test_tokens.py",
+        "tests/api/test_grants_that_differ.py",
+        "tests/api/test_list_records.py",
+        "tests/api/test_refused_calls.py",
+    ],
     "evidence/access/crypto.py": ["tests/access/test_cursors.py", "tests/access/test_tokens.py"],
     "evidence/access/grant_terms.py": ["tests/access/test_grant_terms.py"],
     "evidence/access/gate.py": [

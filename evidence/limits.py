@@ -24,6 +24,13 @@ GROUPS_MAX: Final = 100
 # Candidates listed when a request must choose a connection.
 CANDIDATES_MAX: Final = 12
 
+# Parameters beyond the contract that change which records or characters are meant. A server that does not
+# know them may ignore them, so clients send them only to one whose metadata offers them, by this member.
+EXTENSIONS_MEMBER: Final = "pdpp_extension_parameters"
+SELECTING_PARAMETERS: Final = frozenset(
+    {"after", "before", "match", "occurrence", "quote", "expect_sha256"}
+)
+
 # Nested query parameters, as in filter[field][gte].
 QUERY_DEPTH_MAX: Final = 8
 QUERY_ARRAY_MAX: Final = 64

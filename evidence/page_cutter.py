@@ -345,7 +345,7 @@ def describe(record: Json, name: str, value: Any, chars: int, describe_read: Des
     text = value
     if isinstance(value, _NESTED):
         descriptor["type"] = "object" if isinstance(value, dict) else "array"
-        # As evidence.read.field_windows serializes it, whose offsets and size are meant.
+        # As evidence.api.views.record serializes it, whose offsets and size are meant.
         text = json.dumps(value, ensure_ascii=False)
     if isinstance(text, str):
         descriptor["total_chars"] = len(text)

@@ -336,7 +336,7 @@ class PageForm(ByteLimits):
     )
 
 
-EXTENSIONS = tuple(PageForm.model_fields)
+EXTENSIONS = (*PageForm.model_fields, *sorted(limits.SELECTING_PARAMETERS))
 """Parameters that the contract does not have; the metadata of the protected resource offers them."""
 
 # A model per route.

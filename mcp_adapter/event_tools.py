@@ -7,9 +7,8 @@ from pydantic import Field
 from evidence import record_ids
 from evidence.page_cutter import dumps
 from evidence.parameters import NameList
-from mcp_adapter.errors import error_from_response
 from mcp_adapter.rest import METADATA_PATH, RestResponse
-from mcp_adapter.tool import Call, Result, Tool, own_text, tool_arguments
+from mcp_adapter.tool import Call, Result, Tool, error_from_response, own_text, tool_arguments
 
 SUBSCRIPTIONS_PATH = "/v1/event-subscriptions"
 SUBSCRIPTION = tool_arguments(own_text("subscription_id", "sub_…", required=True))

@@ -24,6 +24,8 @@ Value = TypeVar("Value")
 class InProcessRest:
     """`Rest` over the project's own URL configuration. An unknown path returns 404."""
 
+    has_pages = True
+
     def get(
         self,
         path: str,

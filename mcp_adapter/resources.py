@@ -12,14 +12,15 @@ import mcp_types as types
 from evidence import limits, record_ids
 from evidence.item_lines import origin_mark
 from evidence.page_cutter import dumps, grapheme_floor, json_size
-from mcp_adapter.errors import AdapterError, error_from_response
 from mcp_adapter.rest import Rest
 from mcp_adapter.tool import (
+    AdapterError,
     Arguments,
     Budget,
     Call,
     Result,
     connection_params,
+    error_from_response,
     parse_uri,
     query_params,
     record_path,
@@ -109,8 +110,7 @@ def _window_params(arguments: Arguments) -> list[tuple[str, str]]:
         start = query_params(arguments, "q", "occurrence", "before_chars", "after_chars")
     else:
         start = [("offset_chars", str(arguments.get("offset_chars", int(cursor))))]
-    limit = arguments.get("limit_chars", limits.WINDOW_DEFAULT_CHARS)
-    return [*start, ("limit_chars", str(limit))]
+    return [*start, *query_params(arguments, "limit_chars")]
 
 
 def _invalid_selector(reason: str, *, param: str) -> AdapterError:

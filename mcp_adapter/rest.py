@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import httpx2
 import orjson
 
+from evidence import limits
 from evidence.parameters import EXTENSIONS
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
-EXTENSIONS_MEMBER = "pdpp_extension_parameters"
 BLOBS_PATH = "/v1/blobs/"
 Params: TypeAlias = Sequence[tuple[str, str]]
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -31,6 +31,11 @@ class RestResponse(NamedTuple):
 
 class Rest(Protocol):
     """The REST API, called on the authority of a bearer. Methods block: call them in a thread."""
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether the server shows its owner a page for each record."""
+        ...
 
     def get(
         self,
@@ -72,7 +77,8 @@ Authenticate: TypeAlias = Callable[[str | None], object]
 class HttpRest:
     """The REST API of a remote server; the authority is the bearer itself.
 
-    Parameters that the contract does not have are sent only to a server whose metadata offers them.
+    Parameters that the contract does not have are sent only to a server whose metadata offers them. A
+    call that means something else without them is refused.
     """
 
     def __init__(self, provider_url: str, *, client: httpx2.Client | None = None) -> None:
@@ -95,13 +101,23 @@ class HttpRest:
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> RestResponse:
         """Return the response, or a 503 response if the server is unreachable."""
+        beyond = {name for name, _value in params if name in EXTENSIONS}
+        missing = beyond - self._offered() if beyond else beyond
+        if refused := sorted(missing & limits.SELECTING_PARAMETERS):
+            is_known = self._extensions is not None
+            return RestResponse(400, _unsupported(refused[0])) if is_known else _unreachable()
         repeated = [
             (name, part)
             for name, value in params
-            if name not in EXTENSIONS or name in self._offered()
+            if name not in missing
             for part in (value.split(",") if name == "fields" else [value])
         ]
         return self._request("GET", path, authority, headers=headers, params=repeated)
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether the server is of this project, which its extensions tell."""
+        return bool(self._offered())
 
     def _offered(self) -> frozenset[str]:
         """Return the parameters beyond the contract that the server offers, asked once."""
@@ -113,7 +129,7 @@ class HttpRest:
             if response.is_server_error:
                 return frozenset()
             metadata = _parse_body(response.content)
-            offered = metadata.get(EXTENSIONS_MEMBER) if isinstance(metadata, dict) else None
+            offered = metadata.get(limits.EXTENSIONS_MEMBER) if isinstance(metadata, dict) else None
             names = offered if isinstance(offered, list) else []
             self._extensions = frozenset(name for name in names if isinstance(name, str))
         return self._extensions
@@ -138,7 +154,7 @@ class HttpRest:
         try:
             response = self._client.request(method, url, headers=headers, **options)
         except httpx2.HTTPError:
-            return RestResponse(503, _unreachable())
+            return _unreachable()
         is_blob = path.startswith(BLOBS_PATH) and response.is_success
         body = response.content if is_blob else _parse_body(response.content)
         return RestResponse(response.status_code, body, {**response.headers})
@@ -152,26 +168,15 @@ def _parse_body(content: bytes) -> dict[str, Any] | bytes:
     return _normalize(decoded) if isinstance(decoded, dict) else content
 
 
-_LISTS = ("records", "results", "hits", "items", "data")
 _OPTIONAL = frozenset(
     {"data", "evidence_excerpts", "expanded", "links", "meta", "snippet", "shared", "connections"}
 )
 
 
 def _normalize(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body of another PDPP server with a flat list in `data`, and nothing null.
-
-    Servers differ in optional members: some nest a list with its paging members, name it otherwise, or
-    send null for what is not there.
-    """
-    nested = body.get("data")
-    if isinstance(nested, dict) and body.get("object") != "record":
-        has_list = any(isinstance(nested.get(name), list) for name in _LISTS)
-        if has_list or "connectors" in nested:
-            body = {**{name: body[name] for name in body if name != "data"}, **nested}
-    listed = next((name for name in _LISTS if isinstance(body.get(name), list)), None)
-    if listed is not None:
-        items = [_normalize_item(item) for item in body[listed] if isinstance(item, dict)]
+    """Return a body of another PDPP server without optional members that are null."""
+    if isinstance(body.get("data"), list):
+        items = [_normalize_item(item) for item in body["data"] if isinstance(item, dict)]
         body = {**body, "data": items}
     if isinstance(body.get("meta"), dict):
         meta = body["meta"]
@@ -196,12 +201,22 @@ def _without_null(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _unreachable() -> dict[str, Any]:
-    return {
-        "error": {
-            "type": "api_error",
-            "code": "service_unavailable",
-            "message": "The provider cannot be reached.",
-            "next_step": "Call the tool again in a moment.",
-        }
+def _unreachable() -> RestResponse:
+    error = {
+        "type": "api_error",
+        "code": "service_unavailable",
+        "message": "The provider cannot be reached.",
+        "next_step": "Call the tool again in a moment.",
     }
+    return RestResponse(503, {"error": error})
+
+
+def _unsupported(name: str) -> dict[str, Any]:
+    error = {
+        "type": "invalid_request_error",
+        "code": "unsupported_parameter",
+        "message": f"This server does not know {name}, and would answer without it.",
+        "param": name,
+        "next_step": f"Call again without {name}, and select from the answer.",
+    }
+    return {"error": error}

@@ -1,4 +1,4 @@
-"""Serve `/mcp` and `/mcp/events` over Streamable HTTP: check Host and Origin, then bearer, then method.
+"""Serve `/mcp` and `/mcp/events` over Streamable HTTP: check Origin, then bearer, then method.
 
 The order lets a probe without a token learn where to sign in, whatever method it tries, and keeps
 unauthenticated requests from the SDK. Only POST reaches the SDK, which would keep a GET open as an
@@ -8,28 +8,173 @@ event stream.
 import asyncio
 import contextvars
 import functools
+import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
+import mcp_types as types
+import orjson
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive, Scope, Send
 
-from mcp_adapter.http_responses import (
-    RETRY_SECONDS,
-    ErrorResponse,
-    Utf8Sender,
-    add_cors_headers,
-    rejected_token_response,
-)
-from mcp_adapter.jsonrpc import check_body
+from evidence.page_cutter import dumps
 from mcp_adapter.rest import Authenticate, Rest, TokenRejected
-from mcp_adapter.server import Context, Offload, ServerInfo, build_server
-from mcp_adapter.surfaces import READ_SURFACE, Surface
+from mcp_adapter.server import READ_SURFACE, Context, Offload, ServerInfo, Surface, build_server
+
+_ENDED_GRANT_CODES = frozenset(
+    {"grant_revoked", "grant_expired", "grant_consumed", "grant_invalid", "package_revoked"}
+)
+_ERROR_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    413: "request_entity_too_large_error",
+}
+RETRY_SECONDS = "2"
+_JSON = b"application/json"
+_PRIVATE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorResponse:
+    """An HTTP response with a JSON error body, or with none."""
+
+    status: int
+    body: dict[str, Any] | None
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def build(cls, status: int, code: str, message: str) -> Self:
+        """Build an error of the transport in the shape of REST errors."""
+        error_type = _ERROR_TYPES.get(
+            status, "invalid_request_error" if status < 500 else "api_error"
+        )
+        return cls(status, {"error": {"type": error_type, "code": code, "message": message}})
+
+    def with_header(self, name: str, value: str) -> "ErrorResponse":
+        """Return the response with one more header."""
+        return ErrorResponse(self.status, self.body, (*self.headers, (name, value)))
+
+    async def send(self, send: Send) -> None:
+        """Send the response over ASGI."""
+        content = b"" if self.body is None else dumps(self.body).encode()
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
+        headers += _PRIVATE
+        if content:
+            length = str(len(content)).encode()
+            headers += [(b"content-type", _JSON), (b"content-length", length)]
+        start = {"type": "http.response.start", "status": self.status, "headers": headers}
+        await send(start)
+        await send({"type": "http.response.body", "body": content})
+
+
+def rejected_token_response(
+    rejected: TokenRejected, *, metadata_url: str, scope: str, token_sent: bool
+) -> ErrorResponse:
+    """Return the response to a request whose bearer was rejected.
+
+    A grant that has ended returns 401, unlike REST's 403, so that the host signs in again (design
+    decision 12). `error=` is present only if a token was sent (RFC 6750, 3.1).
+    """
+    error = dict(rejected.error)
+    status = 401 if error.get("code") in _ENDED_GRANT_CODES else rejected.status
+    if status != 401:
+        response = ErrorResponse(status, {"error": error})
+        return response.with_header("retry-after", RETRY_SECONDS) if status == 503 else response
+    error.setdefault("resource_metadata", metadata_url)
+    error.setdefault("next_step", "Read the metadata document, then obtain a scoped grant.")
+    challenge = f'Bearer resource_metadata="{metadata_url}", scope="{scope}"'
+    if token_sent:
+        challenge += ', error="invalid_token"'
+    return ErrorResponse(status, {"error": error}, (("www-authenticate", challenge),))
+
+
+_CORS_HEADERS = [
+    (b"access-control-allow-methods", b"POST"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-type, mcp-protocol-version, mcp-method, mcp-name, mcp-session-id",
+    ),
+    (b"access-control-expose-headers", b"www-authenticate, retry-after"),
+    (b"access-control-max-age", b"3600"),
+    (b"vary", b"Origin"),
+]
+
+
+def add_cors_headers(send: Send, origin: str) -> Send:
+    """Return a `send` that lets pages of one origin read responses, without cookies."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            allowed = (b"access-control-allow-origin", origin.encode("latin-1"))
+            message = {**message, "headers": [*message["headers"], allowed, *_CORS_HEADERS]}
+        await send(message)
+
+    return send_with_headers
+
+
+class Utf8Sender:
+    """Sends the SDK's response as UTF-8 that must not be cached.
+
+    For protocol 2026-07-28 the SDK escapes every non-ASCII character, up to six bytes for three, and
+    for others no invisible ones. It also sends some errors as plain text, which become JSON errors here.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message = {}
+        self._parts: list[bytes] = []
+
+    async def __call__(self, message: Message) -> None:
+        """Buffer the response until it is complete; in JSON mode the SDK streams nothing."""
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        self._parts.append(message.get("body", b""))
+        if message.get("more_body", False):
+            return
+        content = b"".join(self._parts)
+        content, content_type = _reencode(content, self._start)
+        headers = [
+            (name, value)
+            for name, value in self._start["headers"]
+            if name not in {b"content-length", b"content-type", b"cache-control"}
+        ]
+        headers += [(b"content-length", str(len(content)).encode()), *_PRIVATE]
+        if content:
+            headers.append((b"content-type", content_type))
+        await self._send({**self._start, "headers": headers})
+        await self._send({"type": "http.response.body", "body": content})
+
+
+def _reencode(content: bytes, start: Message) -> tuple[bytes, bytes]:
+    """Return content and content type of a response that the SDK wrote itself."""
+    content_type = dict(start["headers"]).get(b"content-type", b"")
+    if content_type.startswith(_JSON):
+        if start["status"] == 400:
+            content = _replace_validation_error(content)
+        return (dumps(json.loads(content)).encode() if content else content), _JSON
+    if start["status"] < 400:
+        return content, content_type
+    message = content.decode(errors="replace") or "The request was refused."
+    body = ErrorResponse.build(start["status"], "invalid_request", message).body
+    return dumps(body).encode(), _JSON
+
+
+def _replace_validation_error(content: bytes) -> bytes:
+    """Return -32600 without the validator's message, which shows internal names and URLs."""
+    if b"Validation error" not in content:
+        return content
+    body = orjson.loads(content)
+    body["error"]["code"] = types.INVALID_REQUEST
+    body["error"]["message"] = "The body is not a JSON-RPC request or notification"
+    return orjson.dumps(body)
+
 
 _log = logging.getLogger(__name__)
 _AUTHORITY = "mcp_adapter.authority"
@@ -52,12 +197,12 @@ def thread_offload(count: int) -> Offload:
 class TransportSettings:
     """Settings of one endpoint.
 
-    `resource_metadata_url` takes the request's Host header. `allowed_hosts` are names without port, as in Django ("*" is any); origins are exact. Pages of `browser_origins` may read responses (CORS).
+    `resource_metadata_url` takes the request's Host header. Origins are exact; pages of
+    `browser_origins` may read responses (CORS).
     """
 
     server_info: ServerInfo
     resource_metadata_url: Callable[[str], str]
-    allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...] = ()
     browser_origins: frozenset[str] = frozenset()
     max_body_bytes: int = 1_048_576
@@ -86,7 +231,7 @@ class McpEndpoint:
         # it, and the SDK compares header values with the body.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         headers = _headers(scope)
-        error = self._check_host(headers)
+        error = self._check_origin(headers)
         if error is None and headers.get("origin") in self.settings.browser_origins:
             send = add_cors_headers(send, headers["origin"])
             if scope["method"] == "OPTIONS":
@@ -110,20 +255,14 @@ class McpEndpoint:
             return
         await self.manager.handle_request(scope, receive, Utf8Sender(send))
 
-    def _check_host(self, headers: dict[str, str]) -> ErrorResponse | None:
-        settings = self.settings
-        host = headers.get("host", "")
-        if not _is_allowed_host(host, settings.allowed_hosts):
-            return ErrorResponse.build(
-                421, "misdirected_request", "This server does not answer for that host."
-            )
-        origin = headers.get("origin")
+    def _check_origin(self, headers: dict[str, str]) -> ErrorResponse | None:
+        settings, origin = self.settings, headers.get("origin")
         public_url = urlsplit(settings.server_info.public_url)
         own_origin = f"{public_url.scheme}://{public_url.netloc}"
         if origin in {None, own_origin, *settings.allowed_origins, *settings.browser_origins}:
             return None
-        # The host was accepted above, so a page of that host is same-origin.
-        if str(origin).partition("://")[2] == host:
+        # The site has accepted the host, so a page of that host is same-origin.
+        if str(origin).partition("://")[2] == headers.get("host"):
             return None
         return ErrorResponse.build(
             403, "permission_error", "Requests from that origin are refused."
@@ -223,15 +362,38 @@ def _declared_length(headers: dict[str, str]) -> int:
     return int(length) if length.isdecimal() else 0
 
 
-def _is_allowed_host(host: str, allowed: tuple[str, ...]) -> bool:
-    name = host.lower()
-    # Only the last colon after a bracket or a name starts a port: [::1]:8000, localhost:8000.
-    if not name.endswith("]"):
-        name = name.rpartition(":")[0] or name
-    return bool(name) and any(_matches_host(pattern.lower(), name) for pattern in allowed)
+INVALID_ID = "A request id must be a string or an integer."
 
 
-def _matches_host(pattern: str, name: str) -> bool:
-    if pattern.startswith("."):
-        return name == pattern[1:] or name.endswith(pattern)
-    return pattern in {"*", name}
+def error_body(code: int, message: str, *, request_id: object = None) -> dict[str, Any]:
+    """Return a JSON-RPC error response."""
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}}
+
+
+def check_body(content: bytes, *, version_header: str | None) -> dict[str, Any] | None:
+    """Return the error of a request over HTTP, or None. The SDK answers what is no JSON object.
+
+    The SDK takes a request with an invalid id for a notification, and a request of protocol
+    2026-07-28 under the header of another revision, or without one, for one of an older revision.
+    """
+    try:
+        message = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(message, dict) or "method" not in message or "id" not in message:
+        return None
+    request_id = message["id"]
+    if not isinstance(request_id, str | int) or isinstance(request_id, bool):
+        return error_body(types.INVALID_REQUEST, INVALID_ID)
+    named = _named_version(message)
+    if named in MODERN_PROTOCOL_VERSIONS and version_header != named:
+        wrong = "is missing" if version_header is None else "does not match the body"
+        text = f"The header MCP-Protocol-Version {wrong}: the body names {named}."
+        return error_body(types.HEADER_MISMATCH, text, request_id=request_id)
+    return None
+
+
+def _named_version(message: dict[str, Any]) -> object:
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return meta.get(types.PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None

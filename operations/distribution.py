@@ -15,6 +15,8 @@ from django.apps import apps
 from django.db import connection, transaction
 
 from evidence.models.owners import Owned, across_owners
+from evidence.search.embedding import configured_embedder
+from evidence.write.vectors import prepare_table
 
 EVERYWHERE = ("evidence_owner", "oauth_registration")
 """Tables of which each node has a copy."""
@@ -112,7 +114,12 @@ def placements() -> list[Placement]:
 
 @transaction.atomic
 def distribute(*, shards: int) -> None:
-    """Place the tables that are not yet placed, and save the settings of the database."""
+    """Place the tables that are not yet placed, and save the settings of the database.
+
+    The table of vectors of a new model is made first, so that it has a place before its first row.
+    """
+    if (embedder := configured_embedder()) is not None:
+        prepare_table(embedder)
     for name, value in DATABASE_SETTINGS.items():
         _run(f"SET LOCAL {name} = '{value}'")
         _run(f"ALTER DATABASE {_database()} SET {name} = '{value}'")

@@ -30,7 +30,7 @@ ACCESS_DELETED = (
     "All grants, tokens, clients, sources and sessions are deleted, and your account. The next"
     " set-up link creates a new account."
 )
-RECEIPTS_DELETED = "Import receipts are deleted too, because they may quote unreadable input."
+RECEIPTS_DELETED = "Import receipts are not kept, because they may quote unreadable input."
 
 
 def count_rows(

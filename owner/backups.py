@@ -11,7 +11,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods
 
 from evidence.models.owners import current_owner
 from operations import jobs
@@ -28,7 +27,6 @@ MAX_CHARS = 1_000
 LATEST = 60
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def backups_page(request: HttpRequest) -> HttpResponse:
     """Show the plan and the copies; a button makes a backup now."""
@@ -55,24 +53,23 @@ def backups_page(request: HttpRequest) -> HttpResponse:
         "folder": folder if is_administrator or not folder else "the administrator's",
         "shows_folders": is_administrator,
         "can_back_up": can_back_up,
+        "is_own_alone": schedule.only_owner(plan) is not None,
         "is_due": is_due,
         "is_busy": is_due or any(copy.drill_key is not None for copy in copies),
         "latest": schedule.latest(plan, copies),
         "notices": schedule.notices(plan, copies, now=timezone.now()),
-        "copies": [_card(copy) for copy in copies[:LATEST]],
+        "copies": [
+            {
+                "copy": copy,
+                "is_missing": not Path(copy.folder, copy.name).is_file(),
+                "is_waiting": copy.drill_key is not None,
+            }
+            for copy in copies[:LATEST]
+        ],
     }
     return render(request, "owner/backups/list.html", context)
 
 
-def _card(copy: BackupCopy) -> dict[str, Any]:
-    return {
-        "copy": copy,
-        "is_missing": not Path(copy.folder, copy.name).is_file(),
-        "is_waiting": copy.drill_key is not None,
-    }
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def recovery_key_page(request: HttpRequest) -> HttpResponse:
     """Create a recovery key in a session that was confirmed just now, and show its words this once."""
@@ -122,7 +119,6 @@ class ScheduleForm(forms.Form):
         return str(Path(folder))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def schedule_page(request: HttpRequest) -> HttpResponse:
     plan = schedule.get_plan(current_owner())
@@ -169,7 +165,6 @@ class DrillForm(forms.Form):
 
 
 @sensitive_post_parameters()
-@require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def drill_page(request: HttpRequest, number: int) -> HttpResponse:
     """Ask for the words, and have a background job restore the copy into a scratch database."""

@@ -3,35 +3,31 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
+
+from owner.text import pluralize
 
 HEIGHT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """One bar in chart units: `x` and `width` of the slot, `y` and `height` of the bar."""
-
-    x: int
-    y: float
-    height: float
-    label: str
-    url: str = ""
-    is_selected: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars on an axis of `width` units. `text` describes the chart to screen readers."""
+    """Bars on an axis of `width` units. `text` describes the chart to screen readers.
 
-    bars: Sequence[Bar]
+    `most` is the value of the tallest bar with its unit, `ends` the first and last month in words.
+    """
+
+    bars: Sequence[dict[str, Any]]
     width: int
     text: str
     ticks: Sequence[tuple[str, str]]
+    most: str
+    ends: str
 
     @property
     def path(self) -> str:
         """All bars as one SVG path."""
-        return "".join(f"M{bar.x} {HEIGHT}v-{bar.height}h8.5v{bar.height}z" for bar in self.bars)
+        return "".join("M{x} 100v-{height}h8.5v{height}z".format(**bar) for bar in self.bars)
 
     @property
     def view_box(self) -> str:
@@ -53,6 +49,11 @@ def add_months(month: date, count: int) -> date:
 SLOT = 10
 
 
+def bar(number: int, height: float, label: str, url: str) -> dict[str, Any]:
+    """Return one bar in chart units, in the slot of this number."""
+    return {"x": number * SLOT, "y": HEIGHT - height, "height": height, "label": label, "url": url}
+
+
 def month_chart(
     counts: Mapping[date, int],
     months: Sequence[date],
@@ -70,10 +71,17 @@ def month_chart(
     for number, month in enumerate(months):
         if count := counts.get(month, 0):
             height = max(6.0, round(HEIGHT * (count / most) ** 0.5, 1))
-            label = f"{month:%B %Y}: {count:,}"
-            url = (urls or {}).get(month, "")
-            bars.append(Bar(number * SLOT, HEIGHT - height, height, label, url, month == selected))
-    return Chart(bars, len(months) * SLOT, text, year_ticks(months))
+            label, url = f"{month:%B %Y}: {count:,}", (urls or {}).get(month, "")
+            bars.append(bar(number, height, label, url) | {"is_selected": month == selected})
+    ends = months_text(months[0], months[-1])
+    return Chart(
+        bars, len(months) * SLOT, text, year_ticks(months), pluralize(most, "record"), ends
+    )
+
+
+def months_text(first: date, last: date) -> str:
+    """Return ``December 2025 to November 2026``, or one month."""
+    return f"{first:%B %Y}" if first == last else f"{first:%B %Y} to {last:%B %Y}"
 
 
 def year_ticks(months: Sequence[date]) -> list[tuple[str, str]]:

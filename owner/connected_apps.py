@@ -1,18 +1,21 @@
-"""Connected apps: what each may read, its recent calls, and pausing, resuming and disconnecting it."""
+"""Apps: how to connect one, what each may read, its recent calls, and pausing or disconnecting it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx2
+from django.conf import settings
 from django.contrib import messages
+from django.contrib.humanize.templatetags.humanize import naturaltime
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evidence.access.grant_lifecycle import open_requests
 from evidence.access.grant_states import (
@@ -23,75 +26,35 @@ from evidence.access.grant_states import (
     terms_of,
     with_grant_state,
 )
-from evidence.access.grant_text import StreamDescription, merge_descriptions
+from evidence.access.grant_text import merge_descriptions
 from evidence.access.grants import pause_client, resume_client, revoke_client
-from evidence.access.owner_notices import AlertMessage, mark_alert_seen, open_alerts
+from evidence.access.owner_notices import mark_alert_seen, open_alerts
 from evidence.access.quotas import quotas_by_grant
 from evidence.access.scope import QuotaUsage
 from evidence.events.subscriptions import receiver_hosts_by_client
 from evidence.ledger.disclosures import (
     APPS,
-    Reading,
+    first_disclosure_at,
     last_answer_by_client,
     list_readings,
     sum_by_client,
 )
-from evidence.models.grants import Grant, PermissionRequest
-from evidence.models.owners import current_owner
+from evidence.models.grants import Grant
+from evidence.models.owners import Owner, current_owner
+from operations.doctor import HOSTS, diagnose
 from owner.grants.grant_forms import usage_texts
-from owner.permissions import account_owner, is_owner, owner_required
+from owner.grants.grantable_sources import LOOPBACK_HOSTS
+from owner.permissions import account_owner, is_owner, owner_posts, owner_reads, owner_required
 from owner.site import Question, confirmation
 from owner.text import describe_terms, format_time, last_days, pluralize
 
 USAGE_DAYS = 7
+STATES = (GrantState.ACTIVE, GrantState.PAUSED, GrantState.CONSUMED, GrantState.EXPIRED,
+          GrantState.REVOKED)  # fmt: skip
+"""An app has the first of these states that a grant of it has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrantSummary:
-    """One grant as text."""
-
-    grant_id: str
-    source: str
-    state: GrantState
-    sentences: list[StreamDescription]
-    purpose: str
-    issued: str
-    ends: str
-    limits: list[str]
-    is_temporary: bool
-
-    @property
-    def is_current(self) -> bool:
-        return self.state in CURRENT_STATES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class App:
-    """One client with all its grants, what it read, and the hosts of its webhooks."""
-
-    client_id: str
-    name: str
-    state: GrantState
-    grants: list[GrantSummary]
-    last_used: str
-    today: str
-    week: str
-    receivers: list[str]
-
-    @property
-    def is_current(self) -> bool:
-        return self.state in CURRENT_STATES
-
-    @property
-    def is_paused(self) -> bool:
-        return self.state == GrantState.PAUSED
-
-    @property
-    def has_paused_grant(self) -> bool:
-        return any(grant.state == GrantState.PAUSED for grant in self.grants)
-
-
-def list_apps(owner_id: str, *, now: datetime) -> list[App]:
+def list_apps(owner_id: str, *, now: datetime) -> list[dict[str, Any]]:
     """Return every client that has or had a grant, current ones first. About nine queries."""
     rows = (
         with_grant_state(now)
@@ -99,63 +62,64 @@ def list_apps(owner_id: str, *, now: datetime) -> list[App]:
         .order_by("package__client__display_name", "package__client_id", "-issued_at", "grant_id")
     )
     grants = list(rows)
-    facts = _Facts(
-        labels=connection_labels(owner_id),
-        quotas=quotas_by_grant([grant.pk for grant in grants], now=now),
-        last=last_answer_by_client(owner_id),
-        today=_totals(owner_id, now, days=1),
-        week=_totals(owner_id, now, days=USAGE_DAYS),
-        receivers=receiver_hosts_by_client(owner_id),
-        now=now,
-    )
-    apps = [
-        _app(client_id, list(group), facts)
-        for client_id, group in groupby(grants, key=lambda grant: grant.package.client_id)
-    ]
-    return sorted(apps, key=lambda app: not app.is_current)
+    labels = connection_labels(owner_id)
+    quotas = quotas_by_grant([grant.pk for grant in grants], now=now)
+    last = last_answer_by_client(owner_id)
+    today, week = _amounts(now, days=1), _amounts(now, days=USAGE_DAYS)
+    receivers = receiver_hosts_by_client(owner_id)
+    apps = []
+    for client_id, group in groupby(grants, key=lambda grant: grant.package.client_id):
+        own = list(group)
+        described = [
+            _describe_grant(grant, labels, quotas.get(grant.pk, ()))
+            for grant in own
+            if state_of(grant) != GrantState.SUPERSEDED
+            and (grant.extends_id is None or state_of(grant) in CURRENT_STATES)
+        ]
+        state = min((each["state"] for each in described), key=STATES.index, default=STATES[-1])
+        apps.append({
+            "client_id": client_id,
+            "name": own[0].package.client.display_name,
+            "state": state,
+            "grants": sorted(described, key=lambda grant: not grant["is_current"]),
+            "is_current": state in CURRENT_STATES,
+            "is_paused": state == GrantState.PAUSED,
+            "has_paused_grant": any(each["state"] == GrantState.PAUSED for each in described),
+            "last_used": naturaltime(last[client_id]) if client_id in last else "never",
+            "today": today.get(client_id, "nothing"),
+            "week": week.get(client_id, "nothing"),
+            "receivers": receivers.get(client_id, []),
+        })  # fmt: skip
+    return sorted(apps, key=lambda app: not app["is_current"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
-    """What all cards need, read once: by client, by grant, or for all."""
-
-    labels: Mapping[str, str]
-    quotas: Mapping[str, list[QuotaUsage]]
-    last: Mapping[str, datetime]
-    today: Mapping[str, Reading]
-    week: Mapping[str, Reading]
-    receivers: Mapping[str, list[str]]
-    now: datetime
-
-
-def _totals(owner_id: str, now: datetime, *, days: int) -> dict[str, Reading]:
+def _amounts(now: datetime, *, days: int) -> dict[str, str]:
+    """Return ``41 records in 6 answers`` for each client that read in the last days."""
     since, until = last_days(now, days)
-    return sum_by_client(list_readings(since=since, until=until, where=APPS))
+    totals = sum_by_client(list_readings(since=since, until=until, where=APPS))
+    return {
+        client_id: f"{pluralize(each.records, 'record')} in {pluralize(each.answers, 'answer')}"
+        for client_id, each in totals.items()
+    }
 
 
-def _amount(reading: Reading | None) -> str:
-    """Return ``41 records in 6 answers``."""
-    if reading is None:
-        return "nothing"
-    return f"{pluralize(reading.records, 'record')} in {pluralize(reading.answers, 'answer')}"
-
-
-def _describe_grant(grant: Grant, facts: _Facts) -> GrantSummary:
-    """Describe a row of ``grants_with_state``."""
-    return GrantSummary(
-        grant_id=grant.pk,
-        source=grant.source.display_name,
-        state=state_of(grant),
-        sentences=merge_descriptions(
-            describe_terms(terms, stream=stream, labels=facts.labels)
-            for terms, stream in terms_of(grant)
+def _describe_grant(
+    grant: Grant, labels: Mapping[str, str], limits: Sequence[QuotaUsage]
+) -> dict[str, Any]:
+    return {
+        "grant_id": grant.pk,
+        "source": grant.source.display_name,
+        "state": state_of(grant),
+        "is_current": state_of(grant) in CURRENT_STATES,
+        "sentences": merge_descriptions(
+            describe_terms(terms, stream=stream, labels=labels) for terms, stream in terms_of(grant)
         ),
-        purpose=grant.purpose_description,
-        issued=format_time(grant.issued_at),
-        ends=_ends(grant),
-        limits=usage_texts(facts.quotas.get(grant.pk, ())),
-        is_temporary=grant.extends_id is not None,
-    )
+        "purpose": grant.purpose_description,
+        "issued": format_time(grant.issued_at),
+        "ends": _ends(grant),
+        "limits": usage_texts(limits),
+        "is_temporary": grant.extends_id is not None,
+    }
 
 
 def _ends(grant: Grant) -> str:
@@ -167,77 +131,24 @@ def _ends(grant: Grant) -> str:
     return f"expires {format_time(min(ends))}" if ends else "does not expire"
 
 
-def time_ago(moment: datetime, *, now: datetime) -> str:
-    """Return ``just now``, ``5 minutes ago``, ``2 days ago``, or the date after six days."""
-    seconds = max(0, int((now - moment).total_seconds()))
-    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= size:
-            count = seconds // size
-            if unit == "day" and count > 6:
-                return f"on {format_time(moment)}"
-            return f"{pluralize(count, unit)} ago"
-    return "just now"
-
-
-def _app(client_id: str, grants: list[Grant], facts: _Facts) -> App:
-    last = facts.last.get(client_id)
-    summaries = [
-        _describe_grant(grant, facts)
-        for grant in grants
-        if state_of(grant) != GrantState.SUPERSEDED
-        and (grant.extends_id is None or state_of(grant) in CURRENT_STATES)
-    ]
-    return App(
-        client_id=client_id,
-        name=grants[0].package.client.display_name,
-        state=_overall_state({summary.state for summary in summaries}),
-        grants=sorted(summaries, key=lambda summary: not summary.is_current),
-        last_used="never" if last is None else time_ago(last, now=facts.now),
-        today=_amount(facts.today.get(client_id)),
-        week=_amount(facts.week.get(client_id)),
-        receivers=facts.receivers.get(client_id, []),
-    )
-
-
-def _overall_state(states: Iterable[GrantState]) -> GrantState:
-    order = (
-        GrantState.ACTIVE,
-        GrantState.PAUSED,
-        GrantState.CONSUMED,
-        GrantState.EXPIRED,
-        GrantState.REVOKED,
-    )
-    return min(states, key=order.index, default=GrantState.REVOKED)
-
-
 def unseen_alerts(request: HttpRequest) -> dict[str, Any]:
     """Context processor: what pages show to their owner, queried only where a page shows it."""
 
-    def alerts() -> list[AlertMessage]:
-        return open_alerts(current_owner()) if _is_signed_in(request) else []
-
-    def requests() -> list[PermissionRequest]:
-        return open_requests(current_owner(), now=timezone.now()) if _is_signed_in(request) else []
-
-    def administrator() -> bool:
-        owner = account_owner(request.user) if _is_signed_in(request) else None
-        return owner is not None and owner.is_administrator
+    def signed_in() -> Owner | None:
+        user = getattr(request, "user", None)
+        return account_owner(user) if user is not None and is_owner(user) else None
 
     loaders: dict[str, Callable[[], object]] = {
-        "owner_alerts": alerts,
-        "waiting_requests": requests,
-        "is_administrator": administrator,
+        "owner_alerts": lambda: open_alerts(current_owner()) if signed_in() else [],
+        "waiting_requests": lambda: (
+            open_requests(current_owner(), now=timezone.now()) if signed_in() else []
+        ),
+        "is_administrator": lambda: (owner := signed_in()) is not None and owner.is_administrator,
     }
     return {name: SimpleLazyObject(load) for name, load in loaders.items()}
 
 
-def _is_signed_in(request: HttpRequest) -> bool:
-    user = getattr(request, "user", None)
-    return user is not None and is_owner(user)
-
-
-@require_POST
-@owner_required
+@owner_posts
 def acknowledge_alert(request: HttpRequest) -> HttpResponse:
     """Mark an alert as seen; the grant that it is about does not change."""
     alert_id = request.POST.get("alert", "")
@@ -284,49 +195,122 @@ APP_ACTIONS = {
 }
 
 
-@require_safe
-@owner_required
+@owner_reads
 def connected_apps(request: HttpRequest) -> HttpResponse:
     """List all apps, those without current access folded away."""
     apps = list_apps(current_owner(), now=timezone.now())
     context = {
         "here": "connected-apps",
-        "current": [app for app in apps if app.is_current],
-        "ended": [app for app in apps if not app.is_current],
+        "current": [app for app in apps if app["is_current"]],
+        "ended": [app for app in apps if not app["is_current"]],
         "usage_days": USAGE_DAYS,
     }
     return render(request, "owner/apps/list.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def app_action(request: HttpRequest, name: str) -> HttpResponse:
     """Ask for confirmation on GET, and run the action on POST."""
     action = APP_ACTIONS[name]
     now = timezone.now()
-    app = _app_or_404(request.GET.get("client", ""), now)
+    client_id = request.GET.get("client", "")
+    found = (app for app in list_apps(current_owner(), now=now) if app["client_id"] == client_id)
+    if (app := next(found, None)) is None:
+        raise Http404
     if request.method == "POST":
-        action.run(app.client_id, now)
+        action.run(client_id, now)
         # Undoing a pause would also resume what was paused before it.
-        undo = None if name == "pause" and app.has_paused_grant else action.undo
-        address = undo and reverse(undo, query={"client": app.client_id})
-        messages.success(request, action.success.format(app.name), extra_tags=address or "")
+        undo = None if name == "pause" and app["has_paused_grant"] else action.undo
+        address = undo and reverse(undo, query={"client": client_id})
+        messages.success(request, action.success.format(app["name"]), extra_tags=address or "")
         return redirect("connected-apps")
     sentences = [
-        words.sentence for grant in app.grants if grant.is_current for words in grant.sentences
+        words.sentence
+        for grant in app["grants"]
+        if grant["is_current"]
+        for words in grant["sentences"]
     ]
     question = Question(
-        title=f"{action.button} {app.name}?",
+        title=f"{action.button} {app['name']}?",
         explanation=action.explanation,
         items=dict(enumerate(sentences)),
         button=action.button,
         back=reverse("connected-apps"),
+        is_final=not action.undo,
     )
     return confirmation(request, question, here="connected-apps")
 
 
-def _app_or_404(client_id: str, now: datetime) -> App:
-    for app in list_apps(current_owner(), now=now):
-        if app.client_id == client_id:
-            return app
-    raise Http404
+CHECK_TIMEOUT = 5.0
+"""Seconds per request of the connection check."""
+
+
+@owner_required
+def doctor(request: HttpRequest) -> HttpResponse:
+    """Run the connection check against the public URL only, and show each step."""
+    host = request.POST.get("host", "")
+    findings: object = ()
+    if request.method == "POST":
+        with httpx2.Client(timeout=CHECK_TIMEOUT) as client:
+            findings = diagnose(settings.PDPP_PUBLIC_URL, client, host=host)
+    context = {
+        "here": "connect",
+        "url": settings.PDPP_PUBLIC_URL,
+        "hosts": HOSTS.values(),
+        "host": host,
+        "findings": findings,
+    }
+    return render(request, "owner/connect/check.html", context)
+
+
+def is_public(url: str) -> bool:
+    """Return whether apps on the internet may reach `url`: https, and not loopback."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" and parts.hostname not in LOOPBACK_HOSTS
+
+
+MAX_PROGRESS_AGE = timedelta(hours=24)
+
+
+@owner_reads
+def connect(request: HttpRequest) -> HttpResponse:
+    """Show the page. `since` in the URL keeps the progress across reloads."""
+    url = settings.PDPP_PUBLIC_URL
+    since = _since(request, timezone.now())
+    context = {
+        "here": "connect",
+        "endpoint": f"{url}/mcp",
+        "is_http": url.startswith("http://"),
+        "is_public": is_public(url),
+        "since": since.isoformat(),
+        "progress": connection_progress(since),
+    }
+    return render(request, "owner/connect/setup.html", context)
+
+
+def connection_progress(since: datetime) -> dict[str, str]:
+    """Return the progress of the app that was last allowed access after `since`."""
+    rows = with_grant_state(timezone.now()).filter(
+        package__owner_id=current_owner(), package__created_at__gte=since
+    )
+    newest = rows.order_by("-package__created_at").first()
+    if newest is None:
+        return {}
+    package = newest.package
+    grant_ids = list(rows.filter(package=package).values_list("pk", flat=True))
+    return {
+        "client": package.client.display_name,
+        "signed_in": format_time(package.created_at),
+        "called": format_time(first_disclosure_at(grant_ids), never=""),
+    }
+
+
+def _since(request: HttpRequest, now: datetime) -> datetime:
+    """Return the requested time, limited to the past MAX_PROGRESS_AGE."""
+    try:
+        since = datetime.fromisoformat(request.GET.get("since", ""))
+    except ValueError:
+        return now
+    if since.tzinfo is None:
+        return now
+    return min(now, max(since, now - MAX_PROGRESS_AGE))

@@ -1,7 +1,6 @@
-"""Connections: a list, and a page to change one; how long records are kept, and what each takes on disk."""
+"""Connections: a list, a page to change one, how long records are kept, disk use, and collectors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -12,10 +11,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from evidence import limits
+from evidence.access.grant_states import connection_labels
 from evidence.access.grant_text import humanize, stream_label
+from evidence.access.tokens import create_collector, list_collectors, revoke_collector
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection, StreamState
@@ -27,10 +27,9 @@ from evidence.write.erasure_orders import ErasureScope
 from evidence.write.retention import MAX_DAYS, retention_periods, set_retention
 from evidence.write.targets import connection_targets
 from owner.form_fields import PlainForm, language_choices, set_choices, validate_printable
-from owner.permissions import owner_required
-from owner.records import erasure_pages
+from owner.permissions import owner_reads, owner_required
 from owner.records.record_summaries import stream_url
-from owner.site import owner, page
+from owner.site import Question, confirmation, is_confirmed, link, owner, page
 from owner.text import format_time, pluralize
 
 Status = Connection.Status
@@ -125,21 +124,17 @@ def connection_page(request: HttpRequest, connection_id: str) -> HttpResponse:
     if form.is_valid():
         _save(form)
         messages.success(request, "Saved.")
-        return redirect(connection_url(connection.pk))
+        return redirect("connection", connection.pk)
     context = {
         "here": "connections",
         "name": name,
         "connection": connection,
         "form": form,
         "stream_lines": stream_lines(connection),
-        "erase_url": erasure_pages.url(ErasureScope.CONNECTION, connection_id=connection.pk),
-        "keep_url": retention_url(connection.pk),
+        "erase_url": link("erase", of=ErasureScope.CONNECTION.value, connection=connection.pk),
+        "keep_url": link("retention", connection=connection.pk),
     }
     return render(request, "owner/connections/connection.html", context)
-
-
-def connection_url(connection_id: str) -> str:
-    return reverse("connection", args=[connection_id])
 
 
 def _save(form: ConnectionForm) -> None:
@@ -153,18 +148,8 @@ def _save(form: ConnectionForm) -> None:
         set_languages(connection.pk, languages=connection.languages, now=connection.updated_at)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamLine:
-    label: str
-    detail: str
-    holds: str
-    latest: str
-    url: str
-    erase_url: str
-
-
-def stream_lines(connection: Connection) -> list[StreamLine]:
-    """Every declared stream, and any that is stored though nothing declares it any more.
+def stream_lines(connection: Connection) -> list[dict[str, str]]:
+    """Return every declared stream, and any that is stored though nothing declares it any more.
 
     ``url`` is empty where there is nothing to look at, ``erase_url`` where nothing was ever stored.
     """
@@ -177,16 +162,16 @@ def stream_lines(connection: Connection) -> list[StreamLine]:
     lines = []
     for name in [*streams, *(name for name in states if name not in streams)]:
         stream, state = streams.get(name), states.get(name)
-        where = {"connection_id": connection.pk, "stream": name}
-        lines.append(StreamLine(
-            label=humanize(name) if stream is None else stream_label(stream),
-            detail="no longer declared" if stream is None
+        where = {"connection": connection.pk, "stream": name}
+        lines.append({
+            "label": humanize(name) if stream is None else stream_label(stream),
+            "detail": "no longer declared" if stream is None
             else stream.detail or stream.description or "",
-            holds=pluralize(0 if state is None else state.record_count, "record"),
-            latest=format_time(None if state is None else state.latest_emitted_at, never=""),
-            url=stream_url(connection.pk, name) if is_shown and stream is not None else "",
-            erase_url="" if state is None else erasure_pages.url(ErasureScope.STREAM, **where),
-        ))  # fmt: skip
+            "holds": pluralize(0 if state is None else state.record_count, "record"),
+            "latest": format_time(None if state is None else state.latest_emitted_at, never=""),
+            "url": stream_url(connection.pk, name) if is_shown and stream is not None else "",
+            "erase_url": "" if state is None else link("erase", of=ErasureScope.STREAM.value, **where),
+        })  # fmt: skip
     return lines
 
 
@@ -210,12 +195,12 @@ class KeepForm(forms.Form):
         self.streams = [ALL, *streams]
         for number, name in enumerate(self.streams):
             self.fields[f"days_{number}"] = forms.IntegerField(
-                label=streams.get(name, "Every stream without a number of its own"),
+                label=streams.get(name, "All streams without their own number"),
                 required=False,
                 min_value=1,
                 max_value=MAX_DAYS,
                 initial=kept.get(name),
-                help_text="days; empty: for good" if name == ALL else "",
+                help_text="Days. Leave empty to keep all." if name == ALL else "",
             )
 
     @property
@@ -223,10 +208,6 @@ class KeepForm(forms.Form):
         """stream -> days, once the form holds."""
         said = self.cleaned_data
         return {name: said[f"days_{number}"] for number, name in enumerate(self.streams)}
-
-
-def retention_url(connection_id: str) -> str:
-    return f"{reverse('retention')}?connection={connection_id}"
 
 
 @owner_required
@@ -238,19 +219,19 @@ def keep(request: HttpRequest) -> HttpResponse:
         raise Http404
     data = request.POST if request.method == "POST" else None
     form = KeepForm(data, streams=_streams(connection), kept=retention_periods(connection.pk))
-    back = reverse("connection", args=[connection.pk])
     if data is not None and form.is_valid():
         for stream, days in form.days.items():
             set_retention(connection.pk, stream=stream, days=days, now=timezone.now())
         messages.success(request, "What is older is erased within the hour, and every hour after.")
-        return redirect(back)
-    context = {"form": form, "connection": connection, "back": back}
-    return page(
-        request,
-        "records/keep",
-        title=f"How long {connection.display_name} is kept",
-        context=context,
-    )
+        return redirect("connection", connection.pk)
+    context = {
+        "here": "connections",
+        "form": form,
+        "connection": connection,
+        "back": reverse("connection", args=[connection.pk]),
+    }
+    title = f"How long {connection.display_name} is kept"
+    return page(request, "records/keep", title=title, context=context)
 
 
 def _streams(connection: Connection) -> dict[str, str]:
@@ -260,17 +241,13 @@ def _streams(connection: Connection) -> dict[str, str]:
     return {name: humanize(name) for name in stored if name and name not in named} | named
 
 
-@require_safe
-@owner_required
+@owner_reads
 def storage_page(request: HttpRequest) -> HttpResponse:
     usage = disk_usage()
     sources: dict[str, list[dict[str, Any]]] = {}
     for connection in Connection.unscoped.select_related("source"):
-        sizes = {
-            "records": usage.records[connection.pk],
-            "files": usage.files[connection.pk],
-            "index": usage.index[connection.pk],
-        }
+        kinds = ("records", "files", "index")
+        sizes = {kind: getattr(usage, kind)[connection.pk] for kind in kinds}
         line = {"name": connection.display_name, "is_demo": connection.demo, **sizes}
         line["total"] = sum(sizes.values())
         sources.setdefault(connection.source.display_name, []).append(line)
@@ -292,3 +269,74 @@ def storage_page(request: HttpRequest) -> HttpResponse:
         "largest": max((line["total"] for line in lines), default=0) or 1,
     }
     return render(request, "owner/storage.html", context)
+
+
+class WritableConnectionsForm(forms.Form):
+    """The connections that a collector may write to."""
+
+    connections = forms.MultipleChoiceField(
+        label="May write to",
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Choose a connection."},
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        own = Connection.unscoped.exclude(status=Connection.Status.REVOKED)
+        rows = own.select_related("source").order_by("display_name", "pk")
+        labels = [(each.pk, f"{each.label}, {each.source.display_name}") for each in rows]
+        set_choices(self, "connections", labels)
+
+
+class CollectorForm(WritableConnectionsForm):
+    name = forms.CharField(
+        max_length=limits.LABEL_MAX_CHARS,
+        help_text="Such as the program and the machine it runs on.",
+    )
+
+    def clean_name(self) -> str:
+        return validate_printable(self.cleaned_data["name"])
+
+
+@owner_required
+def collectors_page(request: HttpRequest) -> HttpResponse:
+    """List collectors, and add one: its token is shown once."""
+    form = CollectorForm(request.POST or None)
+    token = None
+    if form.is_valid():
+        chosen = form.cleaned_data
+        token = create_collector(chosen["name"], chosen["connections"], now=timezone.now())
+        form = CollectorForm()
+    labels = connection_labels(current_owner())
+    collectors = [
+        {
+            "id": row.pk,
+            "name": row.name,
+            "places": [labels.get(each, each) for each in row.connection_ids],
+            "created": format_time(row.created_at),
+            "used": format_time(row.used_at, never="never"),
+        }
+        for row in list_collectors()
+    ]
+    context = {"here": "connections", "form": form, "token": token, "collectors": collectors}
+    return render(request, "owner/connections/collectors.html", context)
+
+
+@owner_required
+def revoke_collector_page(request: HttpRequest, collector_id: str) -> HttpResponse:
+    """Revoke a collector, after a confirmation."""
+    row = next((each for each in list_collectors() if each.pk == collector_id), None)
+    if row is None:
+        raise Http404
+    if is_confirmed(request):
+        revoke_collector(row.pk, now=timezone.now())
+        messages.success(request, "Revoked. Its token stops working now; what it stored stays.")
+        return redirect("collectors")
+    question = Question(
+        title="Revoke this collector?",
+        explanation="Its token stops working now; this cannot be undone. What it stored stays.",
+        items={row.pk: row.name},
+        button="Revoke",
+        back=reverse("collectors"),
+    )
+    return confirmation(request, question, here="connections")

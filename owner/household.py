@@ -5,7 +5,6 @@ of by source or app.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any
@@ -20,7 +19,6 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
 
 from evidence.models.connections import Erasure
 from evidence.models.grants import AccessToken, Collector, Package
@@ -65,26 +63,12 @@ def administrator_required(view: Callable[..., HttpResponse]) -> Callable[..., H
     return inner
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerLine:
-    """One owner, as an administrator sees them."""
-
-    owner_id: str
-    name: str
-    is_administrator: bool
-    is_self: bool
-    signed_in: str
-    size: int
-    health: list[str]
-    form: "LimitForm"
-
-
 class InviteForm(forms.Form):
     name = forms.CharField(
         label="User name",
         required=False,
         max_length=150,
-        help_text="A proposal, which they can change.",
+        help_text="They can change it.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
 
@@ -119,7 +103,6 @@ class LimitForm(PlainForm[Owner]):
         return None if given is None else int(given * GIB)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def owners_page(request: HttpRequest) -> HttpResponse:
     """List the owners, invite one, or change the limit or role of one."""
@@ -149,19 +132,19 @@ def _page(request: HttpRequest, form: InviteForm) -> HttpResponse:
     return render(request, "owner/owners/list.html", context, status=422 if form.errors else 200)
 
 
-def _line(each: Owner, now: datetime) -> OwnerLine:
+def _line(each: Owner, now: datetime) -> dict[str, Any]:
+    """Return one owner, as an administrator sees them."""
     with acting_for(each.owner_id):
         size, health = disk_usage().total, list(_health(each.owner_id, now))
-    return OwnerLine(
-        owner_id=each.owner_id,
-        name=name_of(each),
-        is_administrator=each.is_administrator,
-        is_self=each.owner_id == current_owner(),
-        signed_in="" if each.user is None else format_time(each.user.last_login),
-        size=size,
-        health=health,
-        form=LimitForm(instance=each),
-    )
+    return {
+        "owner_id": each.owner_id,
+        "name": name_of(each),
+        "is_administrator": each.is_administrator,
+        "signed_in": "" if each.user is None else format_time(each.user.last_login),
+        "size": size,
+        "health": health,
+        "form": LimitForm(instance=each),
+    }
 
 
 def name_of(each: Owner) -> str:
@@ -227,7 +210,6 @@ def _change(request: HttpRequest, chosen: Owner, action: str) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def remove_owner(request: HttpRequest, owner_id: str) -> HttpResponse:
     """Ask, then end an owner's sign-in and access of apps at once, and erase everything of theirs."""
@@ -241,7 +223,13 @@ def remove_owner(request: HttpRequest, owner_id: str) -> HttpResponse:
                 return redirect("owners" if chosen.pk != current_owner() else "login")
         else:
             error = f"Type “{name}” to go on."
-    context = {"here": "owners", "name": name, "error": error or _refusal(chosen)}
+    refusal = _refusal(chosen)
+    context = {
+        "here": "owners",
+        "name": name,
+        "error": error or refusal,
+        "is_refused": bool(refusal),
+    }
     status = 422 if error else 200
     return render(request, "owner/owners/remove.html", context, status=status)
 

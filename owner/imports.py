@@ -1,7 +1,6 @@
 """Imports: an export is sent, looked at, confirmed and watched; then a bar and receipts show the result."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -19,7 +18,6 @@ from django.urls import reverse
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.access.grant_text import humanize
 from evidence.declarations.declaration import parse_declaration
 from evidence.errors import InvalidRequest
 from evidence.models.owners import current_owner
@@ -53,7 +51,7 @@ from owner.preferences import base_language
 from owner.records.periods import zone_name
 from owner.records.record_summaries import stream_url
 from owner.site import owner, page
-from owner.text import escape_invisible, format_time, one_line, pluralize
+from owner.text import count_of, escape_invisible, format_time, one_line, pluralize
 
 COLUMN_PREFIX = "column_"
 COLUMN_LABELS = {
@@ -93,8 +91,8 @@ class WishForm(forms.Form):
     connection = forms.CharField(
         label="Connection",
         required=False,
-        help_text="The name of the one that this belongs to, such as Work mail. A new one is made"
-        " where there is none. Left empty, each kind has its own.",
+        help_text="Its name, such as Work mail. A new name creates a new connection. Leave empty for one"
+        " of this kind.",
     )
     kind = forms.ChoiceField(
         label="Kind",
@@ -108,7 +106,7 @@ class WishForm(forms.Form):
         label="Time zone",
         required=False,
         initial=zone_name,
-        help_text="Where times that have no zone are meant, such as Europe/Berlin.",
+        help_text="For times without a zone, such as Europe/Berlin.",
     )
     date_order = forms.ChoiceField(
         label="Dates such as 03/04/2026",
@@ -192,23 +190,19 @@ class WishForm(forms.Form):
 
     @property
     def column_menus(self) -> list[forms.BoundField]:
-        return self._columns(are_shown=True)
+        return [each for each in self if self._column(each) in self._shown_columns]
 
     @property
     def folded_menus(self) -> list[forms.BoundField]:
-        return self._columns(are_shown=False)
+        return [each for each in self if self._column(each) not in {"", *self._shown_columns}]
 
-    def _columns(self, *, are_shown: bool) -> list[forms.BoundField]:
-        return [
-            field
-            for field in self
-            if field.name.startswith(COLUMN_PREFIX)
-            and (field.name.removeprefix(COLUMN_PREFIX) in self._shown_columns) == are_shown
-        ]
+    def _column(self, menu: forms.BoundField) -> str:
+        """Return the column that a menu is for; empty for another field."""
+        return menu.name.removeprefix(COLUMN_PREFIX) if menu.name.startswith(COLUMN_PREFIX) else ""
 
     @property
     def other_fields(self) -> list[forms.BoundField]:
-        return [field for field in self if not field.name.startswith(COLUMN_PREFIX)]
+        return [each for each in self if not self._column(each)]
 
     def wish(self) -> dict[str, str]:
         """Return the values for ``parse_import_request``; the menus need not be known yet."""
@@ -244,100 +238,60 @@ def _unneeded(found: ExportPreview) -> set[str]:
 
 PLACES_SHOWN = 50
 MAX_GROUPS = 60
-_LABELS = {"new": "new", "changed": "changed", "unchanged": "unchanged", "left": "not imported"}
 
 
-@dataclass(frozen=True, slots=True)
-class BarPart:
-    """A part of a bar that is 100 units long. ``kind`` is its style."""
-
-    kind: str
-    x: float
-    width: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class AccountResult:
-    """What became of the items of one stream, account and currency."""
-
-    name: str
-    stream: str
-    url: str
-    bar: list[BarPart]
-    first: str
-    last: str
-    sum: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptGroup:
-    """The receipts of one reason; ``places`` are the first of them, each with file and detail."""
-
-    problem: str
-    next_step: str
-    count: int
-    is_imported: bool
-    places: list[str] = field(default_factory=list)
-
-    @property
-    def hidden(self) -> int:
-        return self.count - len(self.places)
-
-
-def bar_parts(**counts: int) -> list[BarPart]:
-    """Return the parts of a bar by kind; each that is not empty is at least one unit long."""
+def bar_parts(**counts: int) -> list[dict[str, Any]]:
+    """Return the parts of a bar that is 100 units long; each that is not empty is at least one."""
     total = sum(counts.values())
     parts, x = [], 0.0
     for kind, count in counts.items():
         if count:
             width = max(1.0, round(100 * count / total, 2))
-            parts.append(BarPart(kind, round(x, 2), width, f"{count:,} {_LABELS[kind]}"))
+            text = f"{count:,} {'not imported' if kind == 'left' else kind}"
+            parts.append({"kind": kind, "x": round(x, 2), "width": width, "text": text})
             x += width
     return parts
 
 
-def run_bar(run: ImportRun) -> list[BarPart]:
-    return bar_parts(
-        new=run.created, changed=run.updated, unchanged=run.unchanged, left=run.left_out
-    )
-
-
-def account_results(run: ImportRun) -> Iterator[AccountResult]:
+def account_results(run: ImportRun) -> Iterator[dict[str, Any]]:
+    """Yield what became of the items of each stream, account and currency."""
     totals = ImportTotals({})
     totals.load(run.totals)
     for (stream, account, currency), total in sorted(totals.totals.items()):
         unchanged = total.items - total.new - total.changed - total.refused
-        yield AccountResult(
-            name=escape_invisible(totals.names.get(account, account)),
-            stream=stream.replace("_", " "),
-            url=stream_url(run.connection_id, stream),
-            bar=bar_parts(
+        yield {
+            "name": escape_invisible(totals.names.get(account, account)),
+            "stream": stream.replace("_", " "),
+            "url": stream_url(run.connection_id, stream),
+            "bar": bar_parts(
                 new=total.new, changed=total.changed, unchanged=unchanged, left=total.refused
             ),
-            first=total.first,
-            last=total.last,
-            sum="" if total.sum is None else format_sum(Decimal(total.sum), currency),
-        )
+            "first": total.first,
+            "last": total.last,
+            "sum": "" if total.sum is None else format_sum(Decimal(total.sum), currency),
+        }
 
 
-def receipt_groups(run_id: str) -> list[ReceiptGroup]:
+def receipt_groups(run_id: str) -> list[dict[str, Any]]:
     """Return the receipts of a run by reason: those not imported first, frequent ones first."""
     receipts = ImportReceipt.unscoped.filter(run_id=run_id)
     counts = receipts.values("code").annotate(count=Count("pk")).order_by("-count", "code")
     groups = []
     for row in counts[:MAX_GROUPS]:
         text = ReceiptCode(row["code"]).text
-        first = receipts.filter(code=row["code"]).order_by("pk")[:PLACES_SHOWN]
-        places = [escape_invisible(_place(each)) for each in first]
-        next_step = text.page_step or text.next_step
-        groups.append(ReceiptGroup(text.problem, next_step, row["count"], text.is_imported, places))
-    return sorted(groups, key=lambda group: group.is_imported)
-
-
-def _place(receipt: ImportReceipt) -> str:
-    place = ", ".join(filter(None, (receipt.file, receipt.place)))
-    return f"{place}: {receipt.detail}" if receipt.detail else place
+        places = []
+        for each in receipts.filter(code=row["code"]).order_by("pk")[:PLACES_SHOWN]:
+            place = ", ".join(filter(None, (each.file, each.place)))
+            places.append(escape_invisible(f"{place}: {each.detail}" if each.detail else place))
+        groups.append({
+            "problem": text.problem,
+            "next_step": text.page_step or text.next_step,
+            "count": row["count"],
+            "is_imported": text.is_imported,
+            "places": places,
+            "hidden": row["count"] - len(places),
+        })  # fmt: skip
+    return sorted(groups, key=lambda group: bool(group["is_imported"]))
 
 
 LEFT_SHOWN = 20
@@ -347,43 +301,20 @@ SAMPLE_SIZE = 5
 STATES = {
     ImportRun.Status.RUNNING: "Importing",
     ImportRun.Status.FINISHED: "Finished",
-    ImportRun.Status.STOPPED: "Stopped; it continues where it stopped",
+    ImportRun.Status.STOPPED: "Stopped. Send the file again to continue",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PartLines:
-    """``question`` and ``evidence`` where the owner has to choose; else what would be stored."""
-
-    text: str
-    counts: list[str] = field(default_factory=list)
-    titles: list[str] = field(default_factory=list)
-    question: str = ""
-    evidence: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class RunLines:
-    run_id: str
-    label: str
-    connection: str
-    began: str
-    text: str
-    percent: int
-    bar: list[BarPart]
-    accounts: list[AccountResult] = field(default_factory=list)
-
-
-def part_lines(found: ExportPreview) -> list[PartLines]:
-    lines = []
+def part_lines(found: ExportPreview) -> list[dict[str, Any]]:
+    """Return each part: a question with its evidence where the owner has to choose, else its records."""
+    lines: list[dict[str, Any]] = []
     for part in found.parts:
-        text = escape_invisible(describe_part(part))
-        if part.missing_option is None:
-            lines.append(PartLines(text, part_counts(part), part_titles(part)))
+        text, missing = escape_invisible(describe_part(part)), part.missing_option
+        if missing is None:
+            lines.append({"text": text, "counts": part_counts(part), "titles": part_titles(part)})
         else:
-            shown = [escape_invisible(line) for line in part.missing_option.evidence]
-            question = part.missing_option.question
-            lines.append(PartLines(text, question=question, evidence=shown))
+            evidence = [escape_invisible(line) for line in missing.evidence]
+            lines.append({"text": text, "question": missing.question, "evidence": evidence})
     return lines
 
 
@@ -394,12 +325,11 @@ def part_counts(part: ExportPart) -> list[str]:
     totals = dry_run(part).totals
     lines = []
     for (stream, account, currency), total in sorted(totals.totals.items()):
-        dates = f", {total.first} to {total.last}" if total.first else ""
+        days = dict.fromkeys((total.first, total.last))
+        dates = f", {' to '.join(days)}" if total.first else ""
         name = f" in {totals.names.get(account, account)}" if account else ""
         money = "" if total.sum is None else f", {format_sum(Decimal(total.sum), currency)}"
-        lines.append(
-            escape_invisible(f"{total.items:,} {humanize(stream).lower()}{name}{dates}{money}")
-        )
+        lines.append(escape_invisible(f"{count_of(total.items, stream)}{name}{dates}{money}"))
     return lines
 
 
@@ -429,14 +359,7 @@ def table_lines(sample: FileSample) -> dict[str, Any]:
     }
 
 
-def left_lines(found: ExportPreview) -> list[str]:
-    return [
-        escape_invisible(f"{name}: {issue_text(issue, on_page=True)}")
-        for name, issue in found.skipped[:LEFT_SHOWN]
-    ]
-
-
-def run_lines(run: ImportRun, *, with_accounts: bool = False) -> RunLines:
+def run_lines(run: ImportRun, *, with_accounts: bool = False) -> dict[str, Any]:
     percent = 100 if not run.bytes_total else min(100, run.bytes_done * 100 // run.bytes_total)
     counts = (
         (run.updated, "changed"),
@@ -446,17 +369,18 @@ def run_lines(run: ImportRun, *, with_accounts: bool = False) -> RunLines:
         (run.remarked, "adjusted"),
     )
     shown = [pluralize(run.created, "new record"), *(f"{n:,} {word}" for n, word in counts if n)]
-    text = f"{STATES[ImportRun.Status(run.status)]}: {', '.join(shown)}"
-    return RunLines(
-        run_id=run.run_id,
-        label=escape_invisible(run.label),
-        connection=run.connection.display_name,
-        began=format_time(run.started_at),
-        text=text,
-        percent=100 if run.status == ImportRun.Status.FINISHED else percent,
-        bar=run_bar(run),
-        accounts=list(account_results(run)) if with_accounts else [],
-    )
+    return {
+        "run_id": run.run_id,
+        "label": escape_invisible(run.label),
+        "connection": run.connection.display_name,
+        "began": format_time(run.started_at),
+        "text": f"{STATES[ImportRun.Status(run.status)]}: {', '.join(shown)}",
+        "percent": 100 if run.status == ImportRun.Status.FINISHED else percent,
+        "bar": bar_parts(
+            new=run.created, changed=run.updated, unchanged=run.unchanged, left=run.left_out
+        ),
+        "accounts": list(account_results(run)) if with_accounts else [],
+    }
 
 
 LATEST = 20
@@ -477,7 +401,21 @@ def send(request: HttpRequest) -> HttpResponse:
         {"name": escape_invisible(each.state.name), "url": _address(each)}
         for each in uploads.list_received(_root())
     ]
-    context = {"form": form, "runs": runs, "sent": sent, "waiting": _waiting_rows()}
+    context = {
+        "form": form,
+        "runs": runs,
+        "sent": sent,
+        "waiting": [
+            {
+                "name": escape_invisible(Path(each.path).name),
+                "question": escape_invisible(each.question),
+                "asked": format_time(each.asked_at),
+                "is_due": each.is_due,
+                "url": reverse("import-waiting", args=[each.waiting_id]),
+            }
+            for each in list_waiting(current_owner())
+        ],
+    }
     return _page(request, "send", title="Import an export", context=context)
 
 
@@ -486,20 +424,6 @@ def _receive(file: "UploadedFile[Any]") -> Upload:
     upload.write_chunk(file, offset=0)
     upload.save(phase="received")
     return upload
-
-
-def _waiting_rows() -> list[dict[str, Any]]:
-    """Return the exports in a watched folder whose owner was asked."""
-    return [
-        {
-            "name": escape_invisible(Path(each.path).name),
-            "question": escape_invisible(each.question),
-            "asked": format_time(each.asked_at),
-            "is_due": each.is_due,
-            "url": reverse("import-waiting", args=[each.waiting_id]),
-        }
-        for each in list_waiting(current_owner())
-    ]
 
 
 @owner_required
@@ -529,9 +453,19 @@ def add_slice(request: HttpRequest) -> HttpResponse:
 @owner_required
 def look(request: HttpRequest, upload_id: str) -> HttpResponse:
     """What was sent, with what can be said about it; once confirmed, how far it is."""
-    upload = _upload(upload_id)
-    if upload.state.phase != "received":
-        return _watch(request, upload)
+    upload = uploads.find_upload(_root(), upload_id)
+    if upload is None:
+        raise Http404
+    state = upload.state  # read once: the import may end while the page is made
+    if state.phase != "received":
+        found = (find_run(run_id, owner_id=current_owner()) for run_id in state.runs)
+        context = {
+            "upload": state,
+            "runs": [run_lines(run, with_accounts=True) for run in found if run is not None],
+            "is_going_on": state.phase == "wanted",
+            "seconds": REFRESH_SECONDS,
+        }
+        return _page(request, "progress", title=state.name, context=context)
 
     def start(values: dict[str, str]) -> str:
         upload.save(phase="wanted", wish=values)
@@ -597,7 +531,10 @@ def _preview(
         return redirect(start(form.wish()))
     context |= {
         "parts": part_lines(found),
-        "left": left_lines(found),
+        "left": [
+            escape_invisible(f"{name}: {issue_text(issue, on_page=True)}")
+            for name, issue in found.skipped[:LEFT_SHOWN]
+        ],
         "tables": [table_lines(each) for each in found.samples if each.header],
     }
     return _page(request, "preview", title=title, context=context)
@@ -608,17 +545,6 @@ def _find_parts(export: Path, wish: Mapping[str, str]) -> ExportPreview:
     return preview_export(
         export, request=request, owner_id=current_owner(), now=now, with_samples=True
     )
-
-
-def _watch(request: HttpRequest, upload: Upload) -> HttpResponse:
-    state = upload.state
-    context = {
-        "upload": state,
-        "runs": _runs(upload),
-        "is_going_on": state.phase == "wanted",
-        "seconds": REFRESH_SECONDS,
-    }
-    return _page(request, "progress", title=state.name, context=context)
 
 
 @owner_required
@@ -635,18 +561,6 @@ def _page(
     request: HttpRequest, name: str, *, title: str, context: Mapping[str, Any]
 ) -> HttpResponse:
     return page(request, f"imports/{name}", title=title, context={"here": "import", **context})
-
-
-def _runs(upload: Upload) -> list[RunLines]:
-    found = (find_run(run_id, owner_id=current_owner()) for run_id in upload.state.runs)
-    return [run_lines(run, with_accounts=True) for run in found if run is not None]
-
-
-def _upload(upload_id: str) -> Upload:
-    upload = uploads.find_upload(_root(), upload_id)
-    if upload is None:
-        raise Http404
-    return upload
 
 
 def _address(upload: Upload) -> str:

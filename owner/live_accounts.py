@@ -3,7 +3,7 @@
 import base64
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -20,12 +20,6 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import (
-    require_GET,
-    require_http_methods,
-    require_POST,
-    require_safe,
-)
 
 from evidence.access import crypto
 from evidence.api.authentication import public_url
@@ -55,7 +49,7 @@ from owner.form_fields import (
     names_senders,
     set_choices,
 )
-from owner.permissions import owner_required
+from owner.permissions import owner_posts, owner_reads, owner_required
 from owner.text import escape_invisible
 
 DRAFT_SECONDS = 1_800
@@ -101,7 +95,11 @@ class ChoiceForm(forms.Form):
         self.fields["containers"].label = source.container_title or "Contents"
         if not source.has_deletions:
             del self.fields["is_mirror"]
-        named = [(each.name, escape_invisible(_container_label(each))) for each in found]
+        named = []
+        for each in found:
+            title = "Inbox" if each.title.lower() == "inbox" else each.title
+            label = f"{title} ({each.items:,})" if each.items else title
+            named.append((each.name, escape_invisible(label)))
         set_choices(self, "containers", named)
         self.initial.setdefault("containers", [each.name for each in found if each.is_usual])
         if connections is None or not names_senders(source.declaration):
@@ -111,11 +109,6 @@ class ChoiceForm(forms.Form):
             return
         choices = [(each.connection_id, each.display_name) for each in connections]
         set_choices(self, "connection", [(NEW, "A new connection"), *choices])
-
-
-def _container_label(each: Container) -> str:
-    title = "Inbox" if each.title.lower() == "inbox" else each.title
-    return f"{title} ({each.items:,})" if each.items else title
 
 
 def seal_draft(details: AccountDetails, found: Sequence[Container]) -> str:
@@ -143,7 +136,6 @@ def open_draft(sealed: str) -> tuple[AccountDetails, list[Container]] | None:
     return AccountDetails(source, content["settings"], content["credential"]), found
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def account_choices(request: HttpRequest, connection_id: str) -> HttpResponse:
     """Change what an account reads."""
@@ -151,7 +143,9 @@ def account_choices(request: HttpRequest, connection_id: str) -> HttpResponse:
     source = find_source(account.source_name) if account is not None else None
     if account is None or source is None:
         raise Http404
-    found = _draft_of(request, source) or _sign_in(request, account, source)
+    draft = open_draft(request.POST.get("draft", ""))
+    known = draft[1] if draft is not None and draft[0].source == source else None
+    found = known or _sign_in(request, account, source)
     if found is None:
         return redirect("account", connection_id)
     data = request.POST if "draft" in request.POST else None
@@ -167,14 +161,21 @@ def account_choices(request: HttpRequest, connection_id: str) -> HttpResponse:
         messages.success(request, "Saved. The account is read within a few seconds.")
         return redirect("account", connection_id)
     # The password is not needed to save.
-    draft = seal_draft(AccountDetails(source, account.settings, {}), found)
-    context = {"here": "accounts", "source": source, "form": form, "account": account}
-    return render(request, "owner/live_accounts/choose.html", context | {"draft": draft})
+    details = AccountDetails(source, account.settings, {})
+    return _choices_page(request, details, found, form, account=account)
 
 
-def _draft_of(request: HttpRequest, source: InstalledSource) -> list[Container] | None:
-    draft = open_draft(request.POST.get("draft", ""))
-    return draft[1] if draft is not None and draft[0].source == source else None
+def _choices_page(
+    request: HttpRequest,
+    details: AccountDetails,
+    found: Sequence[Container],
+    form: ChoiceForm,
+    *,
+    account: SourceAccount | None = None,
+) -> HttpResponse:
+    context = {"here": "accounts", "source": details.source, "form": form, "account": account}
+    context["draft"] = seal_draft(details, found)
+    return render(request, "owner/live_accounts/choose.html", context)
 
 
 def _sign_in(
@@ -191,8 +192,7 @@ def _sign_in(
     return None
 
 
-@require_safe
-@owner_required
+@owner_reads
 def account_list(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     cards = [_card(each, now) for each in account_store.list_accounts(current_owner())]
@@ -242,7 +242,6 @@ def _form_field(source: InstalledSource, each: SourceField) -> forms.Field:
     )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def connect_account(request: HttpRequest, name: str) -> HttpResponse:
     """Ask for the account, sign in, ask what to read, and start."""
@@ -304,9 +303,7 @@ def choose(
             add_addresses(account.connection_id, chosen.get(FIELD, ()), now=timezone.now())
             other = _choose_companion(request, details)
             return other or redirect("account", account.connection_id)
-    context = {"here": "accounts", "source": source, "form": form}
-    context["draft"] = seal_draft(details, found)
-    return render(request, "owner/live_accounts/choose.html", context)
+    return _choices_page(request, details, found, form)
 
 
 def _choose_companion(request: HttpRequest, details: AccountDetails) -> HttpResponse | None:
@@ -323,12 +320,9 @@ def _choose_companion(request: HttpRequest, details: AccountDetails) -> HttpResp
         request, f"Connected. The account also has {source.label.lower()}: start, or cancel."
     )
     form = ChoiceForm(found, accounts.candidates(source, owner_id=current_owner()), source)
-    context = {"here": "accounts", "source": source, "form": form}
-    context["draft"] = seal_draft(companion, found)
-    return render(request, "owner/live_accounts/choose.html", context)
+    return _choices_page(request, companion, found, form)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def account_page(request: HttpRequest, connection_id: str) -> HttpResponse:
     """Show an account, and do what its buttons say."""
@@ -336,9 +330,8 @@ def account_page(request: HttpRequest, connection_id: str) -> HttpResponse:
     if account is None:
         raise Http404
     if request.method == "POST":
-        action = ACTIONS.get(request.POST.get("action", ""))
-        if action is not None:
-            messages.success(request, action(account, request.POST.dict(), timezone.now()))
+        if said := _act(account, request.POST.dict(), timezone.now()):
+            messages.success(request, said)
         return redirect("account", connection_id)
     source = find_source(account.source_name)
     secrets = [each for each in source.fields if each.kind.is_secret] if source else []
@@ -383,70 +376,49 @@ def _moved_to(account: SourceAccount) -> str:
     return str(problem.get("detail", "")) if problem.get("code") == ProblemCode.MOVED else ""
 
 
-Action = Callable[[SourceAccount, Mapping[str, str], datetime], str]
+def _act(account: SourceAccount, values: Mapping[str, str], now: datetime) -> str:
+    """Do what a button says, and return what came of it; empty for an unknown button."""
+    pk = account.connection_id
+    match values.get("action"):
+        case "sync":
+            account_store.sync_now(pk, now=now)
+            return "The account is read within a few seconds."
+        case "pause":
+            set_paused(pk, is_paused=True, now=now)
+            return "Paused: nothing new is read. Apps can still read what is stored."
+        case "resume":
+            set_paused(pk, is_paused=False, now=now)
+            account_store.sync_now(pk, now=now)
+            return "Resumed."
+        case "forget":
+            account_store.set_credential(pk, None, now=now)
+            return "Access to the account is removed here. End it at your provider too. The records stay."
+        case "allow" | "replace":
+            return _change_access(account, values, now)
+        case "delete" | "keep" if values.get("through", "").isdecimal():
+            is_agreed = values["action"] == "delete"
+            answer_deletions(account, through=int(values["through"]), is_agreed=is_agreed, now=now)
+            return "They are deleted with the next run." if is_agreed else "The records stay."
+        case "delete" | "keep":
+            return "Nothing was changed."
+    return ""
 
 
-def _sync_now(account: SourceAccount, _values: Mapping[str, str], now: datetime) -> str:
-    account_store.sync_now(account.connection_id, now=now)
-    return "The account is read within a few seconds."
-
-
-def _pause(account: SourceAccount, _values: Mapping[str, str], now: datetime) -> str:
-    set_paused(account.connection_id, is_paused=True, now=now)
-    return "Paused: nothing new is read. Apps can still read what is stored."
-
-
-def _resume(account: SourceAccount, _values: Mapping[str, str], now: datetime) -> str:
-    set_paused(account.connection_id, is_paused=False, now=now)
-    account_store.sync_now(account.connection_id, now=now)
-    return "Resumed."
-
-
-def _allow_host(account: SourceAccount, values: Mapping[str, str], now: datetime) -> str:
-    if not values.get("host") or values["host"] != _moved_to(account):
-        return "The account has changed. Look at it again."
+def _change_access(account: SourceAccount, values: Mapping[str, str], now: datetime) -> str:
+    """Allow the server to which the account moved, or replace its password."""
+    source, host = find_source(account.source_name), values.get("host")
     try:
-        accounts.confirm_host(account, values["host"], now=now)
+        if values["action"] == "replace":
+            if source is None:
+                return "The package of this source is not installed."
+            accounts.replace_password(account, source, values, now=now)
+            return "The new password is saved."
+        if not host or host != _moved_to(account):
+            return "The account has changed. Look at it again."
+        accounts.confirm_host(account, host, now=now)
     except InvalidRequest as refusal:
         return refusal.message
     return "Allowed. The account is read within a few seconds."
-
-
-def _forget(account: SourceAccount, _values: Mapping[str, str], now: datetime) -> str:
-    account_store.set_credential(account.connection_id, None, now=now)
-    return "Access to the account is removed here. End it at your provider too. The records stay."
-
-
-def _replace(account: SourceAccount, values: Mapping[str, str], now: datetime) -> str:
-    source = find_source(account.source_name)
-    if source is None:
-        return "The package of this source is not installed."
-    try:
-        accounts.replace_password(account, source, values, now=now)
-    except InvalidRequest as refusal:
-        return refusal.message
-    return "The new password is saved."
-
-
-def _answer(account: SourceAccount, values: Mapping[str, str], now: datetime) -> str:
-    """Delete, or keep, what the page asked about."""
-    through, is_agreed = values.get("through", ""), values["action"] == "delete"
-    if not through.isdecimal():
-        return "Nothing was changed."
-    answer_deletions(account, through=int(through), is_agreed=is_agreed, now=now)
-    return "They are deleted with the next run." if is_agreed else "The records stay."
-
-
-ACTIONS: dict[str, Action] = {
-    "delete": _answer,
-    "keep": _answer,
-    "sync": _sync_now,
-    "pause": _pause,
-    "resume": _resume,
-    "forget": _forget,
-    "allow": _allow_host,
-    "replace": _replace,
-}
 
 
 def form_texts(values: Mapping[str, Any]) -> dict[str, str]:
@@ -499,7 +471,6 @@ class ProviderForm(DetailsForm):
 
 
 @sensitive_post_parameters()
-@require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def sign_in_form(request: HttpRequest, name: str, provider: str) -> HttpResponse:
     """Ask for the account and the owner's client at the provider."""
@@ -520,8 +491,7 @@ def sign_in_form(request: HttpRequest, name: str, provider: str) -> HttpResponse
 
 
 @sensitive_post_parameters()
-@require_POST
-@owner_required
+@owner_posts
 def sign_in_again(request: HttpRequest, connection_id: str) -> HttpResponse:
     """Renew the sign-in of an account, with another client secret if the owner enters one."""
     account = account_store.find_account(connection_id, owner_id=current_owner())
@@ -557,8 +527,7 @@ def _continue_page(
     return render(request, "owner/live_accounts/sign_in.html", context)
 
 
-@require_GET
-@owner_required
+@owner_reads
 def signed_in(request: HttpRequest) -> HttpResponse:
     """Receive the owner from the provider, and store what its code is good for."""
     draft = open_draft(request.session.get(SESSION_KEY, ""))

@@ -11,7 +11,7 @@ class SetupLink(models.Model):
     """A one-time link for setting an owner's user name and password; only its hash is stored.
 
     An invitation has no owner: its use creates one. ``name`` is the user name that it proposes.
-    ``replaces_account`` says that the owner had an account when it was made, and so is told.
+    ``replaces_account`` if the owner had an account when it was made, which the home page then says.
     """
 
     digest = models.BinaryField(primary_key=True)

@@ -1,7 +1,6 @@
 """Notifications: add a channel, choose what it carries, send a test, and remove it."""
 
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from django import forms
@@ -11,7 +10,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods
 from typing_extensions import override
 
 from evidence.errors import InvalidRequest
@@ -92,7 +90,7 @@ class MailForm(PrivateServerForm):
 
 
 class UrlForm(PrivateServerForm):
-    """An https address."""
+    """The https address of a webhook."""
 
     url = forms.CharField(label="Address", max_length=MAX_CHARS)
     field_order: tuple[str, ...] = ("url",)
@@ -107,10 +105,6 @@ class UrlForm(PrivateServerForm):
         if not url.startswith("https://"):
             raise forms.ValidationError("The address must begin with https://.")
         return url
-
-
-class WebhookForm(UrlForm):
-    """A webhook."""
 
 
 class NtfyForm(UrlForm):
@@ -131,17 +125,16 @@ class NtfyForm(UrlForm):
 FORMS: Mapping[str, type[PrivateServerForm]] = {
     Transport.MAIL.value: MailForm,
     Transport.NTFY.value: NtfyForm,
-    Transport.WEBHOOK.value: WebhookForm,
+    Transport.WEBHOOK.value: UrlForm,
 }
 HINTS = {
-    Transport.MAIL.value: "Mail leaves through your own mail account.",
-    Transport.NTFY.value: "Anyone who knows a topic can read it. Choose a name that nobody guesses.",
-    Transport.WEBHOOK.value: "The address gets each notification as JSON. Slack and Mattermost show it.",
+    Transport.MAIL.value: "Messages are sent through your own mail account.",
+    Transport.NTFY.value: "Anyone who knows a topic can read it. Choose a name that is hard to guess.",
+    Transport.WEBHOOK.value: "Each notification is sent to the address as JSON, in a form that Slack and Mattermost show.",
 }
 
 
 @sensitive_post_parameters()
-@require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def add_channel(request: HttpRequest, transport: str) -> HttpResponse:
     """Ask for the address of a channel, and add it."""
@@ -163,11 +156,10 @@ def add_channel(request: HttpRequest, transport: str) -> HttpResponse:
         messages.success(request, "The channel is added. Send a test to check it.")
         return redirect("notifications")
     label = Transport(transport).label
-    context = {"form": form, "label": label, "hint": HINTS[transport]}
+    context = {"here": "notifications", "form": form, "label": label, "hint": HINTS[transport]}
     return render(request, "owner/notifications/add.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def notifications_page(request: HttpRequest) -> HttpResponse:
     """Show the channels, and change, test or remove one."""
@@ -178,7 +170,19 @@ def notifications_page(request: HttpRequest) -> HttpResponse:
         _act(request, channel)
         return redirect("notifications")
     context = {
-        "channels": [_card(each) for each in store.list_channels(current_owner())],
+        "here": "notifications",
+        "channels": [
+            {
+                "id": each.pk,
+                "label": each.get_transport_display(),
+                "to": _describe(each),
+                "sent_at": each.sent_at,
+                "problem": each.problem,
+                "failing_since": each.failing_since,
+                "form": KindsForm(initial={"kinds": each.kinds}, auto_id=f"{each.pk}_%s"),
+            }
+            for each in store.list_channels(current_owner())
+        ],
         "transports": Transport.choices,
     }
     return render(request, "owner/notifications/list.html", context)
@@ -199,18 +203,6 @@ def _act(request: HttpRequest, channel: NotificationChannel) -> None:
         if form.is_valid():
             store.set_kinds(channel, form.cleaned_data["kinds"])
             messages.success(request, "Saved.")
-
-
-def _card(channel: NotificationChannel) -> dict[str, Any]:
-    return {
-        "id": channel.pk,
-        "label": channel.get_transport_display(),
-        "to": _describe(channel),
-        "sent_at": channel.sent_at,
-        "problem": channel.problem,
-        "failing_since": channel.failing_since,
-        "form": KindsForm(initial={"kinds": channel.kinds}, auto_id=f"{channel.pk}_%s"),
-    }
 
 
 def _describe(channel: NotificationChannel) -> str:

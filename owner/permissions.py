@@ -3,7 +3,7 @@
 An account is an owner's when an owner points to it; no account has rights of Django beside that.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -12,6 +12,7 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.views.decorators.http import require_http_methods
 
 from evidence.models.owners import Owner, acting_for, present_owners, read_for
 from owner import second_factor
@@ -109,9 +110,10 @@ def with_security_headers(view: View) -> View:
     return cast("View", inner)
 
 
-def owner_required(view: View) -> View:
-    """Restrict a view to the owner, and redirect others to sign-in."""
+def owner_required(view: View, *, methods: Sequence[str] = ("GET", "HEAD", "POST")) -> View:
+    """Restrict a view to these methods and to the owner, and redirect others to sign-in."""
 
+    @require_http_methods(list(methods))
     @wraps(view)
     def inner(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not is_owner(request.user):
@@ -119,3 +121,13 @@ def owner_required(view: View) -> View:
         return with_security_headers(view)(request, *args, **kwargs)
 
     return cast("View", inner)
+
+
+def owner_reads(view: View) -> View:
+    """Restrict a view to the owner, who only reads."""
+    return owner_required(view, methods=("GET", "HEAD"))
+
+
+def owner_posts(view: View) -> View:
+    """Restrict a view to the owner, who posts a form."""
+    return owner_required(view, methods=("POST",))

@@ -16,7 +16,6 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.formats import get_format
 from django.utils.translation.trans_real import parse_accept_lang_header
-from django.views.decorators.http import require_http_methods
 
 from evidence.access.aggregates import is_time_zone
 from evidence.models.owners import Owner
@@ -95,18 +94,18 @@ class PreferencesForm(forms.Form):
         label="Time zone",
         required=False,
         max_length=64,
-        help_text="Times on your pages are shown in it, such as Europe/Berlin.",
+        help_text="The time zone of your pages, such as Europe/Berlin.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     language = forms.ChoiceField(
         label="Language",
         required=False,
-        help_text="For texts whose language an import cannot tell, and for the first day of weeks.",
+        help_text="For texts whose language is not detected, and for the first day of the week.",
     )
     country = forms.ChoiceField(
         label="Country",
         required=False,
-        help_text="For phone numbers without a country code. Changing it collects your people again.",
+        help_text="For phone numbers without a country code. A change rebuilds the page People.",
     )
 
     def __init__(
@@ -136,7 +135,6 @@ class PreferencesForm(forms.Form):
         Owner.unscoped.filter(pk=owner.pk).update(**chosen)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def preferences(request: HttpRequest) -> HttpResponse:
     """Show and change the time zone, the language and the country."""

@@ -170,7 +170,10 @@ def renew_recovery_codes(user: "User") -> list[str]:
     """Replace all recovery codes and return the new ones, to be shown once."""
     StaticDevice.objects.filter(user=user).delete()
     device = StaticDevice.objects.create(user=user, name="recovery codes")
-    codes = [_new_code() for _ in range(RECOVERY_CODES)]
+    codes = [
+        "-".join("".join(secrets.choice(CODE_ALPHABET) for _ in range(5)) for _ in range(3))
+        for _ in range(RECOVERY_CODES)
+    ]
     for code in codes:
         device.token_set.create(token=_code_digests(code)[0])
     return codes
@@ -209,11 +212,6 @@ def _is_totp_code(code: str) -> bool:
 def _normalize(code: str) -> str:
     """Remove spaces and hyphens."""
     return re.sub(r"[\s-]", "", code).lower()
-
-
-def _new_code() -> str:
-    """Return 74 random bits in three groups, without letters that resemble digits."""
-    return "-".join("".join(secrets.choice(CODE_ALPHABET) for _ in range(5)) for _ in range(3))
 
 
 def _code_digests(code: str) -> list[str]:

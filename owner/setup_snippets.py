@@ -1,4 +1,4 @@
-"""Commands that set up a new token in an app, as plain text."""
+"""Commands that connect an app with a token, to copy unchanged."""
 
 from dataclasses import dataclass
 
@@ -40,8 +40,8 @@ def token_snippets(bearer: str, *, resource: str, url: str) -> tuple[Snippet, ..
         Snippet(
             "Codex",
             (
-                f"export PDPP_TOKEN={bearer}",
-                f"codex mcp add {name} --url {endpoint} --bearer-token-env-var PDPP_TOKEN",
+                f"export PDPP_MCP_TOKEN={bearer}",
+                f"codex mcp add {name} --url {endpoint} --bearer-token-env-var PDPP_MCP_TOKEN",
             ),
         ),
     )

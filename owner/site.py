@@ -123,6 +123,8 @@ class Question:
     items: Mapping[Any, str]
     button: str
     back: str
+    is_final: bool = True
+    """Whether the button takes something away for good."""
 
 
 def is_confirmed(request: HttpRequest) -> bool:
@@ -144,3 +146,9 @@ def confirmation(
 def grant_url(grant_id: str, page: str = "grant") -> str:
     """Return the address of the page of a grant, or of another page that takes its id."""
     return reverse(page, args=[grant_id])
+
+
+def link(name: str, *args: object, **query: object) -> str:
+    """Return the address of a page; parameters that are empty are left out."""
+    chosen = {name: str(value) for name, value in query.items() if value not in (None, "")}
+    return reverse(name, args=args, query=chosen or None)

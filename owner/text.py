@@ -194,7 +194,7 @@ def record_values(
         label = field_label(fields[name], fields) if name in fields else humanize(name)
         value = record.data[name]
         words = escape_invisible(value_text(fields.get(name), value))
-        stored = _stored_text(value)
+        stored = escape_invisible(value) if value else json.dumps(value)
         length = max(len(words), len(stored)) if max_length is None else max_length
         text, left_out = truncate(words, max_length=length)
         shown, more = truncate("" if stored == words else stored, max_length=length)
@@ -204,11 +204,6 @@ def record_values(
             is_id=name in visible.stream.primary_key or name.endswith("_id"),
         ))  # fmt: skip
     return values
-
-
-def _stored_text(value: object) -> str:
-    """Return a value as apps get it; an empty text in its quotes."""
-    return escape_invisible(value) if value else json.dumps(value)
 
 
 def format_time(moment: datetime | None, *, never: str = "never") -> str:
@@ -258,11 +253,17 @@ def describe_terms(
     return replace(words, record_keys=tuple(map(escape_invisible, words.record_keys)))
 
 
-def with_code(text: str, *commands: str) -> SafeString:
-    """Replace each ``{}`` in `text` with a command in a code element."""
-    return format_html(text, *(format_html("<code>{}</code>", command) for command in commands))
-
-
 def pluralize(count: int, noun: str) -> str:
     """Return ``1 record`` or ``2,400 records``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def count_of(records: int, stream: str) -> str:
+    """Return ``41 messages``, ``1 message`` or ``1 record of people``."""
+    name = escape_invisible(humanize(stream)).lower()
+    if records != 1:
+        return f"{records:,} {name}"
+    if name.endswith("ies"):
+        return f"1 {name.removesuffix('ies')}y"
+    is_plural = name.endswith("s") and not name.endswith("ss")
+    return f"1 {name.removesuffix('s')}" if is_plural else f"1 record of {name}"

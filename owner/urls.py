@@ -1,7 +1,8 @@
 """URLs of the owner's pages and of the authorization server."""
 
+from django.conf import settings
 from django.urls import path
-from django.views.generic import RedirectView
+from django.views.generic import RedirectView, TemplateView
 
 from owner import admin as admin  # registers the admin pages
 from owner.accounts.setup import set_up
@@ -16,8 +17,7 @@ from owner.accounts.sign_in import (
     sign_in,
     sign_out,
 )
-from owner.activity.activity_page import activity_page, reading_page
-from owner.activity.export import export
+from owner.activity.activity_page import activity_page, export, reading_page
 from owner.activity.refused_page import refused_page
 from owner.backups import (
     backups_page,
@@ -25,13 +25,17 @@ from owner.backups import (
     recovery_key_page,
     schedule_page,
 )
-from owner.collectors_page import collectors_page, revoke_collector_page
-from owner.connect_page import connect, doctor
-from owner.connected_apps import acknowledge_alert, app_action, connected_apps
-from owner.connections_page import connection_page, connections_page, keep, storage_page
+from owner.connected_apps import acknowledge_alert, app_action, connect, connected_apps, doctor
+from owner.connections_page import (
+    collectors_page,
+    connection_page,
+    connections_page,
+    keep,
+    revoke_collector_page,
+    storage_page,
+)
 from owner.grants import grant_pages
-from owner.grants.give_access_page import give_access, narrow_page
-from owner.grants.permission_page import permission_page
+from owner.grants.give_access_page import give_access, narrow_page, permission_page
 from owner.home_page import remove_demo_data
 from owner.household import owners_page, remove_owner
 from owner.imports import add_slice, answer_question, look, report, send
@@ -54,9 +58,9 @@ from owner.records.browse_page import record_list
 from owner.records.day_page import day_page, today_page
 from owner.records.erasure_pages import ask, receipts_page, watch
 from owner.records.people_pages import merge_people, people_page, person_page, separate_identity
-from owner.records.record_files import export_records, record_file, record_html
+from owner.records.record_files import export_records, mail_file, record_file, record_html
 from owner.records.record_page import record_page, who_can_see
-from owner.records.search_page import search_page
+from owner.records.search_page import export_search, search_page
 
 to_password = owner_required(RedirectView.as_view(pattern_name="password"))
 
@@ -124,6 +128,7 @@ urlpatterns = [
     path("activity/refused", refused_page, name="refused-calls"),
     path("activity/export.<str:name>", export, name="activity-export"),
     path("search", search_page, name="search"),
+    path("search/export", export_search, name="search-export"),
     path("day", today_page, name="today"),
     path("day/<str:day>", day_page, name="day"),
     path("people", people_page, name="people"),
@@ -138,6 +143,7 @@ urlpatterns = [
     path("erasures", receipts_page, name="erasures"),
     path("erasures/<str:erasure_id>", watch, name="erasure"),
     path("export/<str:connection_id>/<str:stream>", export_records, name="record-export"),
+    path("mail/<str:connection_id>/<str:stream>", mail_file, name="mail-file"),
     path("html/<str:connection_id>/<str:stream>", record_html, name="record-html"),
     path("files/<str:connection_id>/<path:blob_id>", record_file, name="record-file"),
     path("ask/<str:token>", permission_page, name="permission-request"),
@@ -155,3 +161,6 @@ urlpatterns = [
     path("connected/resume", app_action, {"name": "resume"}, name="app-resume"),
     path("connected/end", app_action, {"name": "disconnect"}, name="app-disconnect"),
 ]
+if settings.DEBUG:
+    guide = TemplateView.as_view(template_name="owner/styleguide.html")
+    urlpatterns.append(path("styleguide", owner_required(guide)))

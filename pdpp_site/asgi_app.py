@@ -26,12 +26,12 @@ from django.utils import timezone
 from evidence.access import tokens
 from evidence.access.scope import Scope as Authority
 from evidence.api import error_responses
-from evidence.api.authentication import METADATA_PATH, ON_ACCEPTED_KEY, public_url
+from evidence.api.authentication import METADATA_PATH, ON_ACCEPTED_KEY, challenge, public_url
 from evidence.api.error_responses import record_rejected_token
 from evidence.errors import ApiException, AuthenticationRequired, GrantPaused, MisdirectedRequest
 from mcp_adapter.inprocess import InProcessRest, run_and_release
 from mcp_adapter.rest import TokenRejected
-from mcp_adapter.server import Offload, ServerInfo
+from mcp_adapter.server import EVENT_SURFACE, READ_SURFACE, Offload, ServerInfo, Surface
 from mcp_adapter.streamable_http import (
     EVENT_PATHS,
     MCP_PATHS,
@@ -40,7 +40,6 @@ from mcp_adapter.streamable_http import (
     build_endpoint,
     thread_offload,
 )
-from mcp_adapter.surfaces import EVENT_SURFACE, READ_SURFACE, Surface
 from operations import access_log, health
 from pdpp_site import security_headers, views
 from pdpp_site.connections import RunningRequests
@@ -92,7 +91,6 @@ def _endpoint(resource: str, surface: Surface) -> McpEndpoint:
             surface=surface,
             offload=queued(thread_offload(max(4, settings.PDPP_THREADS))),
             resource_metadata_url=lambda host: f"{public_url(host)}{METADATA_PATH}{resource}",
-            allowed_hosts=tuple(settings.ALLOWED_HOSTS),
             allowed_origins=tuple(settings.CSRF_TRUSTED_ORIGINS),
             browser_origins=frozenset(settings.PDPP_BROWSER_ORIGINS),
         ),
@@ -134,7 +132,7 @@ def authenticate(bearer: str | None, *, resource: str = RESOURCE) -> Authority:
         if not isinstance(api_error, GrantPaused):
             record()
         body = error_responses.error_body(api_error, request_id=request_id)
-        status = error_responses.STATUS[api_error.code]
+        status = api_error.code.status
         raise TokenRejected(status, body["error"], record=record) from error
     queue_place.get().accepted()
     return scope
@@ -314,14 +312,6 @@ def _client_address(scope: Scope) -> str:
     return str(client[0]) if client else ""
 
 
-def _challenge(scope: Scope) -> str:
-    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-    metadata_url = f"{public_url(hosts[0] if hosts else '')}{METADATA_PATH}"
-    challenge = f'Bearer resource_metadata="{metadata_url}"'
-    token_sent = any(name == b"authorization" for name, _ in scope["headers"])
-    return f'{challenge}, error="invalid_token"' if token_sent else challenge
-
-
 async def _send_error(scope: Scope, send: Send, error: ApiException) -> None:
     """Send an error for a request that does not reach Django: a page for browsers, else JSON."""
     # connections.py discards the rest of the body for a while: a client that is cut off while it sends
@@ -329,7 +319,7 @@ async def _send_error(scope: Scope, send: Send, error: ApiException) -> None:
     request = WSGIRequest(build_environ(scope, body=RequestBody(BytesIO(), 0)))
     response = views.error_response(request, error)
     if response.status_code == 401:
-        response["WWW-Authenticate"] = _challenge(scope)
+        response["WWW-Authenticate"] = challenge(request)
     headers = {name.lower(): value for name, value in response.items()}
     await _send(send, response.status_code, response.content, headers)
 

@@ -9,7 +9,6 @@ from django.http.request import split_domain_port
 from operations import key_file, log_config
 from operations.postgres import server
 from pdpp_site import env as environment
-from pdpp_site import oauth_library
 
 django_stubs_ext.monkeypatch()  # allows ModelAdmin[Grant] at run time
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -41,7 +40,7 @@ PDPP_CLIENT_CONNECTIONS = env.integer("PDPP_CLIENT_CONNECTIONS", default=100, mi
 PDPP_SHUTDOWN_SECONDS = env.integer("PDPP_SHUTDOWN_SECONDS", default=30)
 PDPP_CHANGES_DAYS = env.integer("PDPP_CHANGES_DAYS", default=90)
 PDPP_INTROSPECTION_SECRET = env.string("PDPP_INTROSPECTION_SECRET")
-PDPP_EMBEDDER = env.string("PDPP_EMBEDDER", default="evidence.search.embedding.WordLlama")
+PDPP_EMBEDDER = env.string("PDPP_EMBEDDER", default="none")
 PDPP_CLIENT_DOCUMENTS = env.boolean("PDPP_CLIENT_DOCUMENTS", default=True)
 PDPP_LOCAL_RECEIVERS = env.boolean("PDPP_LOCAL_RECEIVERS", default=False)
 PDPP_LEDGER_FOLDER = env.string("PDPP_LEDGER_FOLDER")
@@ -80,7 +79,6 @@ INSTALLED_APPS = [
     "operations.notifications",
     "importers",
     "evidence",
-    "mcp_adapter",
     "oauth2_provider",
     "rest_framework",
     "django_otp",
@@ -196,10 +194,26 @@ OAUTH2_PROVIDER_DEVICE_GRANT_MODEL = "oauth.PendingRequest"
 OAUTH2_PROVIDER_REFRESH_TOKEN_MODEL = "oauth.RefreshToken"  # noqa: S105 the name of a model
 OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = OAUTH2_PROVIDER_ID_TOKEN_MODEL = "evidence.AccessToken"  # noqa: S105
 MIGRATION_MODULES = {"oauth2_provider": None}  # its models are replaced by ours
-OAUTH2_PROVIDER = oauth_library.OAUTH2_PROVIDER
+_RFC_9700 = (
+    "ACCESS_TOKEN_TRANSPORT",
+    "AUTHZ_RESPONSE_ISS",
+    "IMPLICIT_GRANT",
+    "PASSWORD_GRANT",
+    "PKCE_METHOD",
+    "PKCE_REQUIRED",
+    "REDIRECT_URI_MATCHING",
+    "REDIRECT_URI_SCHEME",
+    "REFRESH_TOKEN",
+    "TOKEN_STORAGE",
+)
+"""The library's switches for the security best practices of RFC 9700."""
 
-# --- event queue (evidence.events) -------------------------------------------------------------
-PROCRASTINATE_IMPORT_PATHS = ["evidence.events.event_scheduler"]
+OAUTH2_PROVIDER = {
+    **{f"COMPLIANT_BCP_RFC9700_{rule}": True for rule in _RFC_9700},
+    # owner.oauth.responses allows loopback and private-use schemes.
+    "ALLOWED_REDIRECT_URI_SCHEMES": ["https"],
+    "REFRESH_TOKEN_REUSE_PROTECTION": True,
+}
 
 # --- logging (no bodies, queries, tokens or record names) --------------------------------------
 LOGGING = log_config.logging_settings(level=PDPP_LOG_LEVEL, debug=DEBUG, log_format=PDPP_LOG_FORMAT)

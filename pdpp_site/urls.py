@@ -5,7 +5,7 @@ asgi_app answers /mcp, /mcp/events, /healthz and /readyz before Django.
 
 from django.urls import include, path
 
-from evidence.api.openapi.document import OpenApiPageView
+from evidence.api.openapi import OpenApiPageView
 from evidence.api.views.connectors import ConnectorsView, ConnectorView
 from evidence.api.views.public import SKILL, ProtectedResourceView, SkillsView, SkillView
 from owner.site import owner_site

@@ -31,10 +31,15 @@ TITLES = {
     500: "Something went wrong",
     503: "Try again in a moment",
 }
+TEXTS = {
+    413: "What you sent is larger than this page accepts.",
+    500: "The server made a mistake. Try again. Its log has details under the request id.",
+}
+"""What pages say in other words than the API."""
 
 
 class CsrfFailed(ApiException):
-    """The form has expired. Reload the page and try again."""
+    """This form has expired. Go back, reload the page, and send it again."""
 
     code = Code.PERMISSION_ERROR
 
@@ -58,7 +63,7 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return error_response(request, NotFound(message="No page at this address."))
+    return error_response(request, NotFound(message="No such page. It may have been erased."))
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -72,10 +77,11 @@ def server_error(request: HttpRequest) -> HttpResponse:
 def error_response(request: HttpRequest, error: ApiException) -> HttpResponse:
     """Return the error as a page for browsers, or as an API error."""
     request_id = f"req_{secrets.token_hex(10)}"
-    status = error_responses.STATUS[error.code]
+    status = error.code.status
     if request.get_preferred_type(["application/json", "text/html"]) == "text/html":
         title = TITLES.get(status, TITLES[400])
-        context = {"title": title, "text": error.message, "request_id": request_id}
+        text = TEXTS.get(status, error.message)
+        context = {"title": title, "text": text, "request_id": request_id}
         page = render_to_string("pdpp_site/failed.html", context)
         response = HttpResponse(page, status=status, headers=PAGE_HEADERS)
     else:

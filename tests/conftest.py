@@ -18,12 +18,12 @@ from django.test import client as django_test_client
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
+from pytest_django.fixtures import Settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
 from evidence.models import owners
 from tests.distributed import cluster
-from tests.tools import needs_extra
 
 if TYPE_CHECKING:
     from tests.arranged import Arranged
@@ -282,9 +282,14 @@ def committed(
 
 
 @pytest.fixture
-def embedded(world: "World") -> "World":
+def embedder(settings: Settings) -> None:
+    """The model of ``tests.embedder``, without which search is lexical."""
+    settings.PDPP_EMBEDDER = "tests.embedder.Words"
+
+
+@pytest.fixture
+def embedded(world: "World", embedder: None) -> "World":
     """The same with vectors for its records."""
-    pytest.importorskip("wordllama", reason=needs_extra("semantic"))
     if not world.embed():
         pytest.skip(WITHOUT_VECTORS)
     return world

@@ -33,7 +33,7 @@ from evidence.api import urls
 from evidence.api.base_views import GrantedView
 from evidence.models.owners import Owner
 from evidence.write.blobs import put_blob
-from mcp_adapter.surfaces import TOOLS
+from mcp_adapter.server import TOOLS
 from owner.records import people_index
 from owner.records.models import PersonCount, PersonMerge
 from tests.mcp_adapter import real
@@ -328,7 +328,7 @@ def told(
 
 
 @pytest.fixture
-def noted(world: World) -> World:
+def noted(world: World, embedder: None) -> World:
     """The cast's mail with two more searched fields, first and last in the order of search codes."""
     document = copy.deepcopy(MAIL)
     document["version"] = "1.1.0"

@@ -92,8 +92,8 @@ def test_an_import_contract_keeps_people_from_grants() -> None:
     checker = ProtectedContract(contract["name"], {"root_packages": PACKAGES}, contract)
     assert checker.check(graph, verbose=False).kept
 
-    for importer in ("evidence.api.envelopes", "evidence.search.lexical", "evidence.read.schema",
-                     "evidence.access.gate", "evidence.ledger.entries", "mcp_adapter.surfaces",
+    for importer in ("evidence.api.envelopes", "evidence.search.lexical", "evidence.read.search",
+                     "evidence.access.gate", "evidence.ledger.entries", "mcp_adapter.server",
                      "owner.grants.preview", "cli.main"):  # fmt: skip
         for imported in contract["protected_modules"]:
             graph.add_import(importer=importer, imported=imported)
@@ -107,6 +107,17 @@ def test_tables_of_people_are_named_where_they_are_written_only() -> None:
         "operations/backup/table_copy.py",
         "owner/records/mentions.py",
     }
+
+
+def test_lines_of_templates_can_be_read() -> None:
+    found = [path for folder in PACKAGES for path in (ROOT / folder).rglob("templates/**/*.html")]
+    assert found
+    assert [
+        f"{name(path)}:{number}"
+        for path in found
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > 160
+    ] == []
 
 
 def test_packages_stay_within_their_budgets() -> None:

@@ -5,12 +5,14 @@ bank account. Bob reads some fields of her mail since 2026; Charlie reads her ba
 Dora holds a package over everything.
 """
 
+import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.core.management import call_command
 from django.test import Client as HttpClient
 from django.test.client import ClientHandler
 
@@ -25,6 +27,7 @@ from evidence.write.declaration_store import declare
 from evidence.write.ingest import IngestResult, ingest_lines
 from evidence.write.ndjson import NdjsonLine
 from evidence.write.vectors import embed_missing, prepare_table
+from tests.distributed import cluster
 from tests.owners import OWNER_ID
 
 HANDLER = ClientHandler(enforce_csrf_checks=False)
@@ -396,6 +399,8 @@ class World:
     def embed(self) -> bool:
         """Vectors for whatever has none; whether there can be any."""
         embedder = configured_embedder()
+        if embedder is not None and cluster.programs() is not None:
+            call_command("distribute", shards=4, stdout=io.StringIO())
         if embedder is None or not prepare_table(embedder):
             return False
         list(embed_missing(embedder))

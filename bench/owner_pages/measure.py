@@ -77,12 +77,15 @@ def _arrange() -> tuple[Any, Mapping[str, str]]:
     from django.utils import timezone
 
     from evidence.models.grants import Grant
+    from evidence.models.owners import Owner, act_for
     from owner.records import people_index
     from owner.records.models import PersonCount
 
+    owner = Owner.unscoped.get()
+    act_for(owner.pk)
     sum(people_index.derive_people())
-    user = User.objects.filter(is_superuser=True).first()
-    user = user or User.objects.create_superuser("owner")
+    user = owner.user or User.objects.get_or_create(username="owner")[0]
+    Owner.unscoped.filter(pk=owner.pk).update(user=user)
     browser = Browser(HTTP_HOST="127.0.0.1", HTTP_ACCEPT="text/html")
     browser.force_login(user)
     grant = Grant.unscoped.order_by("issued_at").first() or _let_read()

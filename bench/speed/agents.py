@@ -32,7 +32,7 @@ def _start_once(installation: Installation, bearer: str) -> float:
     with subprocess.Popen(
         [sys.executable, "manage.py", "mcp_stdio"],
         cwd=ROOT,
-        env=installation.environment(PDPP_ACCESS_TOKEN=bearer),
+        env=installation.environment(PDPP_MCP_TOKEN=bearer),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Count and aggregate visible records, in one statement, also by period and by cell of a grid over positions.
+"""Count and aggregate visible records, in one statement, also by period.
 
 A number over few records reveals those records, so each statement also returns witnesses: the
 records that the ledger names. Witnesses are all records behind fewer than ``SMALL_GROUP``, all
@@ -12,12 +12,17 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 from zoneinfo import available_timezones
 
-from evidence.access.granted_streams import CONSENT_TIME_CONDITION, number_expression, typed_column
-from evidence.access.records import RecordKey, VisibleRecords
-from evidence.access.sql import SORT_BLOCKER, SQL, fetch_all, fetch_prepared, join_sql
+from evidence.access.records import (
+    CONSENT_TIME_CONDITION,
+    RecordKey,
+    VisibleRecords,
+    number_expression,
+    typed_column,
+)
+from evidence.access.sql import NO_SORT, SQL, fetch_all, fetch_prepared, fill, join_sql
 from evidence.declarations.declaration import Field
 from evidence.parameters import Metric
 
@@ -30,11 +35,10 @@ _FORMATS: Final = {"minute": 'YYYY-MM-DD"T"HH24:MI', "hour": 'YYYY-MM-DD"T"HH24:
 INDEXED_PERIODS: Final = """
 -- Periods of UTC: the first record after each one begins the next, and a range of the index counts it.
 -- The first row of a connection counts its records without a time.
--- Parameters: those of the rows, connection ids, those of the rows, of the start, and of the rows.
 b (connection_id, k0, first, last, n) AS (
     SELECT c.id, NULL::timestamp, NULL::timestamptz, '-infinity'::timestamptz,
         (SELECT count(*){untimed} AND r.consent_time IS NULL)
-    FROM unnest(%s::text[]) AS c(id)
+    FROM unnest({ids}::text[]) AS c(id)
     UNION ALL
     SELECT b.connection_id, f.k0, f.first, f.last,
         (SELECT count(*){rows} AND r.consent_time BETWEEN f.first AND f.last)
@@ -47,18 +51,20 @@ b (connection_id, k0, first, last, n) AS (
     ) f
 )"""
 SCANNED_PERIODS: Final = """
--- Periods of another time zone, from one scan of the index. Parameters: those of the start and the rows.
+-- Periods of another time zone, from one scan of the index.
 b AS MATERIALIZED (
     SELECT i.connection_id, i.k0, min(i.at) AS first, max(i.at) AS last, count(*) AS n
     FROM ({rows}) i GROUP BY 1, 2
 )"""
 NAMED_RECORDS: Final = """,
 -- The first record of each period, and all records of small periods.
--- Parameters: those of the rows, of the start, and of the rows.
 u AS NOT MATERIALIZED (
     SELECT b.connection_id, b.k0, x.record_key FROM b CROSS JOIN LATERAL (
-        (SELECT r.record_key{rows} AND r.consent_time BETWEEN b.first AND b.last AND {start} = b.k0
-            ORDER BY r.consent_time LIMIT CASE WHEN b.n < {small} THEN {small} ELSE 1 END)
+        (SELECT r.record_key FROM (
+            SELECT r.record_key, {no_sort}{rows} AND r.consent_time BETWEEN b.first AND b.last
+                AND {start} = b.k0
+            ORDER BY r.consent_time LIMIT CASE WHEN b.n < {small} THEN {small} ELSE 1 END
+        ) r)
         UNION ALL
         (SELECT r.record_key{rows} AND r.consent_time IS NULL AND b.k0 IS NULL LIMIT {small})
     ) x
@@ -112,10 +118,10 @@ def count_periods(
         return None
     rows = visible.groups[0].rows(SQL("b.connection_id")) + join_sql("", where)
     start = buckets.start("r.consent_time")
-    named = NAMED_RECORDS.format(rows=rows.text, start=start.text, small=small)
     counted = _from_index if buckets.zone == "UTC" else _from_scan
-    values = (*rows.values, *start.values, *rows.values)
-    return counted(visible, buckets, where) + SQL(named, values)
+    return counted(visible, buckets, where) + fill(
+        NAMED_RECORDS, rows=rows, start=start, small=SQL(f"{small:d}"), no_sort=NO_SORT
+    )
 
 
 def _from_index(visible: VisibleRecords, buckets: TimeBuckets, where: Sequence[SQL]) -> SQL:
@@ -123,95 +129,48 @@ def _from_index(visible: VisibleRecords, buckets: TimeBuckets, where: Sequence[S
     untimed, rows = (
         group.rows(SQL(id_)) + join_sql("", where) for id_ in ("c.id", "b.connection_id")
     )
-    start = buckets.start("r.consent_time")
-    text = INDEXED_PERIODS.format(
-        untimed=untimed.text,
-        rows=rows.text,
-        start=start.text,
-        step=_INDEXED[buckets.granularity],
-        no_sort=SORT_BLOCKER,
+    return fill(
+        INDEXED_PERIODS,
+        ids=group.connection_ids,
+        untimed=untimed,
+        rows=rows,
+        start=buckets.start("r.consent_time"),
+        step=SQL(_INDEXED[buckets.granularity]),
+        no_sort=NO_SORT,
     )
-    ids = group.connection_ids
-    values = (*untimed.values, ids, *rows.values, *start.values, *rows.values)
-    return SQL(text, values)
 
 
 def _from_scan(visible: VisibleRecords, buckets: TimeBuckets, where: Sequence[SQL]) -> SQL:
     start = buckets.start("r.consent_time")
     columns = SQL("r.connection_id, r.consent_time AS at, ") + start + SQL(" AS k0")
     rows = visible.select(columns, where)
-    return SQL(SCANNED_PERIODS.format(rows=rows.text), rows.values)
+    return fill(SCANNED_PERIODS, rows=rows)
 
 
-CELLS_PER_SIDE: Final = 36
-MIN_DEGREES: Final = 0.01
-"""The smallest side of the grid: about a kilometer."""
-
-COUNT_BY_CELL: Final = """
--- Records by cell of a grid over all positions: mean position, number, latest time, most frequent name.
--- Parameters: those of the rows, smallest side, cells per side, maximum. One query.
-WITH u AS MATERIALIZED ({rows}),
-b AS MATERIALIZED (
-    SELECT greatest(max(u.latitude) - min(u.latitude), max(u.longitude) - min(u.longitude), %s) / %s
-        AS size
-    FROM u
-)
-SELECT avg(u.latitude)::float8, avg(u.longitude)::float8, count(*), max(u.at),
-    mode() WITHIN GROUP (ORDER BY u.name), min(b.size)::float8
-FROM u CROSS JOIN b
-GROUP BY round(u.latitude / b.size), round(u.longitude / b.size)
-ORDER BY 3 DESC, 1, 2 LIMIT %s
+COUNT_BY_NAME: Final = """
+-- Records by the text of a field: the text, number, latest time. Records without a text do not count.
+-- Part: rows with name and at. One query.
+SELECT u.name, count(*), max(u.at) FROM ({rows}) u
+WHERE u.name <> '' GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {limit}
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """The records near one position. `size` is the side of the cell in degrees.
-
-    `reach` is the distance in degrees of several cells taken as one place.
-    """
-
-    latitude: float
-    longitude: float
+class NameCount(NamedTuple):
+    name: str
     records: int
     last: datetime | None
-    name: str | None
-    size: float
-    reach: float = 0.0
 
 
-def count_by_cell(
-    visible: VisibleRecords, latitude: str, longitude: str, *, name: str | None, limit: int
-) -> list[Cell]:
-    """Return the cells with the most records. Impossible positions do not count. One query."""
-    columns = _position(visible, latitude) + SQL(" AS latitude, ")
-    columns += _position(visible, longitude) + SQL(" AS longitude, r.consent_time AS at, ")
-    shown = None if name is None else visible.shown_field(name, param="field").name
-    columns += SQL("r.data->>%s AS name", (shown or "",))
-    where = near(visible, latitude, longitude, position=(0.0, 0.0), reach=(90.0, 180.0))
-    rows = visible.select(columns, [where])
-    values = (*rows.values, MIN_DEGREES, CELLS_PER_SIDE, limit)
-    return [Cell(*row) for row in fetch_all(SQL(COUNT_BY_CELL.format(rows=rows.text), values))]
+def count_by_name(visible: VisibleRecords, field: str, *, limit: int) -> list[NameCount]:
+    """Return the texts of a field with the most records. One query."""
+    name = visible.shown_field(field, param="field").name
+    rows = visible.select(SQL("r.data->>%s AS name, r.consent_time AS at", (name,)), [])
+    return [NameCount(*row) for row in fetch_all(fill(COUNT_BY_NAME, rows=rows, limit=limit))]
 
 
-def near(
-    visible: VisibleRecords,
-    latitude: str,
-    longitude: str,
-    *,
-    position: tuple[float, float],
-    reach: tuple[float, float],
-) -> SQL:
-    """Return a condition that a record is within `reach` degrees of a position."""
-    condition = SQL("")
-    for name, center, distance in zip((latitude, longitude), position, reach, strict=True):
-        condition += SQL(" AND ") + _position(visible, name)
-        condition += SQL(" BETWEEN %s AND %s", (center - distance, center + distance))
-    return condition
-
-
-def _position(visible: VisibleRecords, name: str) -> SQL:
-    return number_expression(visible, visible.filter_field(name, param="field"))
+def with_name(visible: VisibleRecords, field: str, name: str) -> SQL:
+    """Return a condition that a record is one of those that `count_by_name` counts under a text."""
+    return SQL(" AND r.data->>%s = %s", (visible.shown_field(field, param="field").name, name))
 
 
 METRICS: Final = get_args(Metric)
@@ -233,7 +192,7 @@ SMALL_GROUP: Final = 5
 TOTAL: Final = """
 -- Values over all matching rows, and their witnesses per connection: the records behind few rows or few
 -- values, and one record for each minimum or maximum. Reads the rows again only to find witnesses.
--- Parameters: those of the rows. One query.
+-- Part: rows with v and y of each measure, connection and key. One query.
 WITH u AS NOT MATERIALIZED ({rows}),
 k AS MATERIALIZED (SELECT {measures}, count(*) AS n FROM u)
 SELECT 1, k.n, k.n, {values}, w.*
@@ -252,13 +211,13 @@ COUNTED_PERIODS: Final = "(SELECT * FROM b WHERE n > 0)"
 GROUPED: Final = """
 -- Groups in order up to the end of the page, and the witnesses of those on it per connection. The rows
 -- after the page are one more group, without a place; its records are witnesses if there are few.
--- Parameters: those of the rows, end, start, those of the shown keys. One query.
+-- Part: u and, of periods, b. One query.
 WITH RECURSIVE {rows},
 k AS MATERIALIZED (
     SELECT g.*, row_number() OVER (ORDER BY {order}) AS place FROM (
         SELECT {key_names}, {measures}, {count} AS n, sum({count}) OVER () AS records
         FROM {counted} AS u GROUP BY {key_names}
-    ) g ORDER BY place LIMIT %s
+    ) g ORDER BY place LIMIT {end}
 ),
 o AS MATERIALIZED (SELECT max(k.records) - sum(k.n) AS n FROM k),
 w AS (
@@ -266,7 +225,7 @@ w AS (
         array_agg(u.record_key) FILTER (WHERE coalesce(k.n, o.n) < {small} OR {few}) AS named,
         min(u.record_key) AS first{extremes}
     FROM u CROSS JOIN o LEFT JOIN k ON {joined}
-    WHERE k.place > %s OR (k.place IS NULL AND o.n < {small})
+    WHERE k.place > {start} OR (k.place IS NULL AND o.n < {small})
     GROUP BY 1, 2
 )
 SELECT k.place, k.n, k.records, {values}, {shown}, w.connection_id, w.named, w.first{extreme_names}
@@ -336,8 +295,8 @@ def aggregate_total(
 ) -> Totals:
     """Return one group without keys over all rows. One query."""
     select = visible.select(join_sql(", ", [*_values(visible, measures), ROW_ID]), where)
-    text = TOTAL.format(rows=select.text, **_measure_sql(measures))
-    rows = fetch_all(SQL(text, select.values))
+    extreme = " OR ".join(f"u.v{at} = k.m{at}" for at in _extremes(measures)) or "false"
+    rows = fetch_all(fill(TOTAL, rows=select, extreme=SQL(extreme), **_measure_sql(measures)))
     group = _group(rows, keys=0, measures=len(measures))
     return Totals([group], group.records)
 
@@ -355,17 +314,20 @@ def aggregate_groups(
     rows = periods or _grouped_records(visible, measures, keys, where)
     shown = join_sql(", ", [_key_name(key, f"k.k{at}") for at, key in enumerate(keys)])
     count = "sum(u.n)::bigint" if periods else "count(*)"
-    text = GROUPED.format(
-        rows=rows.text,
-        key_names=", ".join(f"u.k{at}" for at in range(len(keys))),
-        count=count,
-        counted=COUNTED_PERIODS if periods else "u",
-        order=_order(page, len(keys)),
-        joined=" AND ".join(_same_key(key, at) for at, key in enumerate(keys)),
-        shown=shown.text,
+    statement = fill(
+        GROUPED,
+        rows=rows,
+        key_names=SQL(", ".join(f"u.k{at}" for at in range(len(keys)))),
+        count=SQL(count),
+        counted=SQL(COUNTED_PERIODS if periods else "u"),
+        order=SQL(_order(page, len(keys))),
+        joined=SQL(" AND ".join(_same_key(key, at) for at, key in enumerate(keys))),
+        shown=shown,
+        extreme_names=SQL("".join(f", w.e{at}" for at in _extremes(measures))),
+        start=page.start,
+        end=page.end,
         **_measure_sql(measures, count),
     )
-    statement = SQL(text, (*rows.values, page.end, page.start, *shown.values))
     found = fetch_prepared(statement) if periods else fetch_all(statement)
     return _page_totals(found, page, len(keys), len(measures))
 
@@ -389,14 +351,12 @@ def _grouped_records(
     fields = [key.field if isinstance(key, TimeBuckets) else key for key in keys]
     grouped = [_value(visible, field, f"g{at}") for at, field in enumerate(fields)]
     columns = [*_values(visible, measures), *grouped, ROW_ID]
-    select = visible.select(join_sql(", ", columns), where)
-    starts = join_sql(", ", [_key_start(key, at) for at, key in enumerate(keys)])
-    text = GROUPED_RECORDS.format(
-        columns=", ".join(f"i.v{at}, i.y{at}" for at in range(len(measures))),
-        keys=starts.text,
-        rows=select.text,
+    return fill(
+        GROUPED_RECORDS,
+        columns=SQL(", ".join(f"i.v{at}, i.y{at}" for at in range(len(measures)))),
+        keys=join_sql(", ", [_key_start(key, at) for at, key in enumerate(keys)]),
+        rows=visible.select(join_sql(", ", columns), where),
     )
-    return SQL(text, (*starts.values, *select.values))
 
 
 def _page_totals(
@@ -445,11 +405,10 @@ def _named(rows: Sequence[tuple[Any, ...]], records: int) -> Iterator[RecordKey]
             yield RecordKey(rows[first][0], column[first])
 
 
-def _measure_sql(measures: Sequence[Measure], count: str = "count(*)") -> dict[str, str]:
+def _measure_sql(measures: Sequence[Measure], count: str = "count(*)") -> dict[str, SQL]:
     """Return the parts of both statements that depend on the measures."""
     metrics = _METRIC_SQL | {"count": count}
     numbers = range(len(measures))
-    extreme = [at for at in numbers if measures[at].metric in ("min", "max")]
     over = [at for at in numbers if measures[at].field is not None]
     computed = [
         f"{metrics[measure.metric].format(v=f'v{at}')} AS m{at}, "
@@ -458,17 +417,22 @@ def _measure_sql(measures: Sequence[Measure], count: str = "count(*)") -> dict[s
         for at, measure in enumerate(measures)
     ]
     few = [f"(k.c{at} < {SMALL_GROUP} AND u.v{at} IS NOT NULL)" for at in over]
-    return {
+    parts = {
         "measures": ", ".join(computed),
         "values": ", ".join(f"k.m{at}, k.y{at}" for at in numbers),
         "small": str(SMALL_GROUP),
         "few": f"coalesce({' OR '.join(few)}, false)" if few else "false",
-        "extreme": " OR ".join(f"u.v{at} = k.m{at}" for at in extreme) or "false",
         "extremes": "".join(
-            f", min(u.record_key) FILTER (WHERE u.v{at} = k.m{at}) AS e{at}" for at in extreme
+            f", min(u.record_key) FILTER (WHERE u.v{at} = k.m{at}) AS e{at}"
+            for at in _extremes(measures)
         ),
-        "extreme_names": "".join(f", w.e{at}" for at in extreme),
     }
+    return {name: SQL(text) for name, text in parts.items()}
+
+
+def _extremes(measures: Sequence[Measure]) -> list[int]:
+    """Return the positions of the measures that disclose the record of their value."""
+    return [at for at, measure in enumerate(measures) if measure.metric in ("min", "max")]
 
 
 def _order(page: GroupPage, keys: int) -> str:

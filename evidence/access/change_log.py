@@ -11,16 +11,17 @@ changes. The statement also returns the head of each log and how much of it is k
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 import orjson
 
-from evidence.access.granted_streams import GrantedStream
 from evidence.access.records import RecordKey, VisibleRecord, VisibleRecords
-from evidence.access.scope import ConnectionFacts, Only, TimeRange
+from evidence.access.scope import ConnectionFacts, GrantedStream, Only, TimeRange
 from evidence.access.sql import (
-    SORT_BLOCKER,
+    NO_SORT,
     SQL,
     fetch_prepared,
+    fill,
     in_time_range,
     union_all,
     value_table,
@@ -69,22 +70,132 @@ class Tombstone:
 
 
 FeedItem = VisibleRecord | Tombstone
-COLUMNS = "r.sort_key, r.emitted_at, r.field_emitted::text, r.data::text"
-LOG_HEADS = """
--- Heads of the change logs of some connections, as one row, with the columns of an item of the feed.
--- Parameters: owner id, connection ids. First part of the one query per page of changes.
+
+CHANGES: Final = """
+-- One page of changes, ordered by connection and key. The first row has the heads of the change logs:
+-- latest change number, pruned number, time from which changes are kept. Part: items of connections. One query.
 SELECT jsonb_object_agg(k.connection_id, jsonb_build_array(k.change_seq, k.pruned_seq,
         k.changes_kept_since))::text AS heads,
     NULL::text AS connection_id, NULL::text AS record_key, NULL::timestamptz AS gone_at,
     NULL::text AS sort_key, NULL::timestamptz AS emitted_at, NULL::text AS field_emitted,
     NULL::text AS data
-FROM evidence_connection k WHERE k.owner_id = %s AND k.connection_id = ANY(%s)
+FROM evidence_connection k WHERE k.owner_id = {owner} AND k.connection_id = ANY({connections})
+UNION ALL (
+    SELECT NULL, u.* FROM ({items}) u ORDER BY u.connection_id, u.record_key LIMIT {limit}
+)
 """
-BOUNDS = {"id": "text", "since": "bigint", "known": "bigint", "until": "bigint", "start": "text"}
-SELECT_SHOWN = f"SELECT g.record_key, g.gone_at, {COLUMNS} FROM ("
-SHOWN = """(g.counts OR g.last_due AND g.last_seen <> (r.record_key IS NOT NULL))
-    AND (r.record_key IS NOT NULL OR g.first_seen OR g.counts_known)"""
-"""Whether changes ``g`` of a record count, and the client has the record or may have it."""
+ITEMS_OF_CONNECTIONS: Final = """
+(SELECT k.connection_id, u.*
+FROM {bounds}
+JOIN evidence_connection k ON k.owner_id = {owner} AND k.connection_id = n.id
+CROSS JOIN LATERAL (
+    SELECT n.since, n.known, coalesce(n.until, k.change_seq) AS until, n.start
+) c
+CROSS JOIN LATERAL ({items}) u{size})
+"""
+"""The items of some connections k, within the bounds c of each."""
+BOUNDS: Final = {
+    "id": "text", "since": "bigint", "known": "bigint", "until": "bigint", "start": "text"
+}  # fmt: skip
+COLUMNS: Final = SQL("r.sort_key, r.emitted_at, r.field_emitted::text, r.data::text")
+ALL_VISIBLE: Final = """
+SELECT r.record_key, NULL::timestamptz AS gone_at, {columns}
+FROM evidence_record r
+WHERE r.owner_id = {owner} AND r.connection_id = k.connection_id AND r.record_key > c.start{terms}
+    AND (r.change_seq <= c.until OR coalesce((
+        SELECT x.kind <> 'c'{was_in_range}
+        FROM evidence_recordchange x
+        WHERE x.owner_id = {owner} AND x.connection_id = k.connection_id
+            AND x.stream = {stream} AND x.record_key = r.record_key AND x.seq > c.until
+        ORDER BY x.seq LIMIT 1
+    ), true))
+ORDER BY r.record_key LIMIT {limit}
+"""
+"""Every visible record of a connection, except those that became visible after the first page."""
+CHANGED: Final = """
+SELECT g.record_key, g.gone_at, {columns}
+FROM ({histories}) g
+LEFT JOIN LATERAL (
+    SELECT * FROM (
+        SELECT *, {no_sort} FROM evidence_record r
+        WHERE r.owner_id = {owner} AND r.connection_id = k.connection_id AND r.stream = {stream}
+            AND r.record_key BETWEEN g.record_key AND g.record_key
+        ORDER BY r.record_key LIMIT 1
+    ) r
+    WHERE true{terms}
+) r ON true
+WHERE (g.counts OR g.last_due AND g.last_seen <> (r.record_key IS NOT NULL))
+    AND (r.record_key IS NOT NULL OR g.first_seen OR g.counts_known)
+LIMIT {limit}
+"""
+"""What is shown of changed keys: of those whose changes count, and which the client has or may have."""
+HISTORIES: Final = """
+SELECT x.record_key,
+    max(x.recorded_at) FILTER (WHERE x.seen) AS gone_at,
+    coalesce(bool_or(x.counts AND x.seq <= c.until), false) AS counts,
+    coalesce(bool_or(x.counts AND x.seq <= c.known), false) AS counts_known,
+    max(x.seq) <= c.until AS last_due,
+    (array_agg(x.seen ORDER BY x.seq))[1] AS first_seen,
+    (array_agg(x.seen ORDER BY x.seq DESC))[1] AS last_seen
+FROM (
+    SELECT x.record_key, x.seq, x.recorded_at, x.seen, x.seen AND x.shows
+        OR x.seen <> lead(x.seen) OVER (PARTITION BY x.record_key ORDER BY x.seq) AS counts
+    FROM (
+        SELECT x.record_key, x.seq, x.recorded_at, x.kind <> 'c'{was_in_range} AS seen,
+            {shows} AS shows
+        FROM ({changes}) x WHERE {chosen}
+    ) x
+) x
+GROUP BY x.record_key{order}
+"""
+"""The history of each key in some changes.
+
+Whether the record was visible after its last change is known only from the record itself, so ``counts``
+leaves out whether that change moved it.
+"""
+CHANGES_BY_NUMBER: Final = """
+SELECT *, {no_sort} FROM evidence_recordchange x
+WHERE x.owner_id = {owner} AND x.connection_id = k.connection_id AND x.seq > c.since
+ORDER BY x.seq OFFSET 0
+"""
+"""The changes of a connection. The order forces the index by change number."""
+CHANGES_OF_KEY: Final = """
+SELECT *, {no_sort} FROM evidence_recordchange x
+WHERE x.owner_id = {owner} AND x.connection_id = k.connection_id AND x.stream = {stream}
+    AND x.record_key BETWEEN w.record_key AND w.record_key AND x.seq + 0 > c.since
+ORDER BY x.record_key OFFSET 0
+"""
+"""The changes of a key w. A range of one key, in order by key, forces the index by key."""
+HISTORIES_BY_KEY: Final = """
+{keys}
+CROSS JOIN LATERAL ({history}) h
+"""
+NAMED_KEYS: Final = """
+SELECT h.* FROM (
+    SELECT n.name COLLATE "C" AS record_key
+    FROM unnest({names}::text[]) AS n(name) WHERE n.name COLLATE "C" > c.start
+) w
+"""
+"""The keys that a grant names, in order."""
+CHANGED_KEYS: Final = """
+WITH RECURSIVE w AS (
+    SELECT u.record_key FROM (
+        {probe} AND x.record_key > c.start ORDER BY x.record_key LIMIT 1
+    ) u
+    UNION ALL
+    SELECT u.record_key FROM w CROSS JOIN LATERAL (
+        {probe} AND x.record_key > w.record_key ORDER BY x.record_key LIMIT 1
+    ) u
+)
+SELECT h.* FROM w
+"""
+"""The changed keys in order, each found by one probe of the index, which skips any number of keys of which
+only hidden fields have changed."""
+PROBE: Final = """
+SELECT x.record_key, {no_sort} FROM evidence_recordchange x
+WHERE x.owner_id = {owner} AND x.connection_id = k.connection_id AND x.stream = {stream}
+    AND x.seq + 0 > c.since{shows}
+"""
 
 
 def find_items(
@@ -95,11 +206,13 @@ def find_items(
     limit: int,
 ) -> tuple[dict[str, LogHead], list[FeedItem]]:
     """Return the log heads by connection id, and the next ``limit`` items of the feed. One query."""
-    statement = SQL(LOG_HEADS, (current_owner(), sorted(positions))) + SQL(
-        " UNION ALL (SELECT NULL, u.* FROM ("
+    statement = fill(
+        CHANGES,
+        owner=current_owner(),
+        connections=sorted(positions),
+        items=union_all(_branches(visible, positions, after, SQL(f"{limit:d}"))),
+        limit=SQL(f"{limit:d}"),
     )
-    statement += union_all(_branches(visible, positions, after, limit))
-    statement += SQL(f") u ORDER BY u.connection_id, u.record_key LIMIT {int(limit)})")
     both = fetch_prepared(statement)
     head, *rows = sorted(both, key=lambda row: (row[1] or "", row[2] or ""))
     heads = {
@@ -125,9 +238,9 @@ def _branches(
     visible: VisibleRecords,
     positions: Mapping[str, FeedPosition],
     after: RecordKey | None,
-    limit: int,
+    limit: SQL,
 ) -> Iterator[SQL]:
-    """Yield the subqueries for the connections that have a position."""
+    """Yield the items of the connections that have a position, per grant."""
     for grant in visible.granted:
         ids = [
             facts.connection_id
@@ -135,23 +248,24 @@ def _branches(
             if facts.connection_id in positions
             and (after is None or facts.connection_id >= after.connection_id)
         ]
-        restricted = VisibleRecords(visible.source, visible.stream, visible.layout, (grant,))
         if new := [id_ for id_ in ids if positions[id_].since is None]:
-            rows = _all_visible(restricted, grant, limit) + SQL(") u)")
-            yield _lateral(new, positions, after) + rows
+            items = _all_visible(visible, grant, limit)
+            yield _of_connections(new, positions, after, items, SQL(""))
         if known := [id_ for id_ in ids if positions[id_].since is not None]:
-            for changed, sign in ((_few_changed, "<="), (_many_changed, ">")):
-                size = SQL(f") u WHERE k.change_seq - c.since {sign} {MAX_SORTED_CHANGES})")
-                rows = SQL(SELECT_SHOWN) + changed(restricted, grant)
-                rows += _with_records(restricted, limit) + size
-                yield _lateral(known, positions, after) + rows
+            for histories, sign in ((_few_changed, "<="), (_many_changed, ">")):
+                items = _changed(visible, grant, histories(visible, grant), limit)
+                size = SQL(f" WHERE k.change_seq - c.since {sign} {MAX_SORTED_CHANGES}")
+                yield _of_connections(known, positions, after, items, size)
 
 
-def _lateral(
-    ids: Sequence[str], positions: Mapping[str, FeedPosition], after: RecordKey | None
+def _of_connections(
+    ids: Sequence[str],
+    positions: Mapping[str, FeedPosition],
+    after: RecordKey | None,
+    items: SQL,
+    size: SQL,
 ) -> SQL:
-    """Return the start of a subquery for connections ``k``, with bounds in ``c``."""
-    rows = [
+    bounds = [
         (
             id_,
             positions[id_].since,
@@ -161,161 +275,88 @@ def _lateral(
         )
         for id_ in ids
     ]
-    return (
-        SQL("(SELECT k.connection_id, u.* FROM ")
-        + value_table("n", BOUNDS, rows)
-        + SQL(
-            " JOIN evidence_connection k ON k.owner_id = %s AND k.connection_id = n.id"
-            " CROSS JOIN LATERAL (SELECT n.since, n.known,"
-            " coalesce(n.until, k.change_seq) AS until, n.start) c"
-            " CROSS JOIN LATERAL (",
-            (current_owner(),),
-        )
+    return fill(
+        ITEMS_OF_CONNECTIONS,
+        owner=current_owner(),
+        bounds=value_table("n", BOUNDS, bounds),
+        items=items,
+        size=size,
     )
 
 
-def _all_visible(restricted: VisibleRecords, grant: GrantedStream, limit: int) -> SQL:
-    """Return every visible record, except those that became visible after the first page."""
-    group = restricted.groups[0]
-    was_visible_before = (
-        SQL(" AND (r.change_seq <= c.until OR coalesce((SELECT x.kind <> 'c'")
-        + _in_range("x.consent_time_before", grant)
-        + SQL(
-            " FROM evidence_recordchange x"
-            " WHERE x.owner_id = %s AND x.connection_id = k.connection_id"
-            " AND x.stream = %s AND x.record_key = r.record_key AND x.seq > c.until"
-            " ORDER BY x.seq LIMIT 1), true))",
-            (current_owner(), restricted.stream.name),
-        )
-    )
-    return (
-        SQL(
-            f"SELECT r.record_key, NULL::timestamptz AS gone_at, {COLUMNS} FROM evidence_record r"
-            " WHERE r.owner_id = %s AND r.connection_id = k.connection_id AND r.record_key > c.start",
-            (current_owner(),),
-        )
-        + group.condition
-        + was_visible_before
-        + SQL(f" ORDER BY r.record_key LIMIT {int(limit)}")
+def _all_visible(visible: VisibleRecords, grant: GrantedStream, limit: SQL) -> SQL:
+    return fill(
+        ALL_VISIBLE,
+        columns=COLUMNS,
+        owner=current_owner(),
+        stream=visible.stream.name,
+        terms=_terms(visible, grant),
+        was_in_range=_was_in_range(grant),
+        limit=limit,
     )
 
 
-def _few_changed(restricted: VisibleRecords, grant: GrantedStream) -> SQL:
-    """Return the changed keys ``g`` with their history, read by change number and sorted by key."""
-    # ORDER BY and SORT_BLOCKER force the index by change number.
-    source = SQL(
-        f"SELECT *, {SORT_BLOCKER} FROM evidence_recordchange x"
-        " WHERE x.owner_id = %s AND x.connection_id = k.connection_id"
-        " AND x.seq > c.since ORDER BY x.seq OFFSET 0",
-        (current_owner(),),
-    )
-    condition = SQL("x.stream = %s AND x.record_key > c.start", (restricted.stream.name,))
-    if isinstance(grant.terms.records, Only):
-        condition += SQL(" AND x.record_key = ANY(%s)", (sorted(grant.terms.records.names),))
-    history = _history(grant, source, condition)
-    return history + SQL(" GROUP BY x.record_key ORDER BY x.record_key")
+def _terms(visible: VisibleRecords, grant: GrantedStream) -> SQL:
+    return visible.restricted_to(grant).groups[0].condition
 
 
-def _many_changed(restricted: VisibleRecords, grant: GrantedStream) -> SQL:
-    """Return the rows of ``_few_changed``, read key by key with a history subquery for each key.
-
-    Each subquery selects one key as a range and orders by key, which forces the indexes by key.
-    """
-    source = SQL(
-        f"SELECT *, {SORT_BLOCKER} FROM evidence_recordchange x"
-        " WHERE x.owner_id = %s AND x.connection_id = k.connection_id AND x.stream = %s"
-        " AND x.record_key BETWEEN w.record_key AND w.record_key AND x.seq + 0 > c.since"
-        " ORDER BY x.record_key OFFSET 0",
-        (current_owner(), restricted.stream.name),
-    )
-    history = _history(grant, source, SQL("true")) + SQL(" GROUP BY x.record_key")
-    return _keys(restricted, grant) + SQL(" CROSS JOIN LATERAL (") + history + SQL(") h")
-
-
-def _with_records(restricted: VisibleRecords, limit: int) -> SQL:
-    """Return the end of a subquery: what is shown of the keys ``g`` and their visible records ``r``."""
-    group = restricted.groups[0]
-    return (
-        SQL(
-            f") g LEFT JOIN LATERAL (SELECT * FROM (SELECT *, {SORT_BLOCKER} FROM evidence_record r"
-            " WHERE r.owner_id = %s AND r.connection_id = k.connection_id AND r.stream = %s"
-            " AND r.record_key BETWEEN g.record_key AND g.record_key"
-            " ORDER BY r.record_key LIMIT 1) r WHERE true",
-            (current_owner(), restricted.stream.name),
-        )
-        + group.condition
-        + SQL(f") r ON true WHERE {SHOWN} LIMIT {int(limit)}")
-    )
-
-
-def _keys(restricted: VisibleRecords, grant: GrantedStream) -> SQL:
-    """Return ``SELECT h.*`` over keys ``w`` in order.
-
-    They are the keys that the grant names, or else the changed keys, each found by an index probe.
-    """
-    if isinstance(grant.terms.records, Only):
-        return SQL(
-            'SELECT h.* FROM (SELECT n.name COLLATE "C" AS record_key'
-            ' FROM unnest(%s::text[]) AS n(name) WHERE n.name COLLATE "C" > c.start) w',
-            (sorted(grant.terms.records.names),),
-        )
-    probe = SQL(
-        f"SELECT x.record_key, {SORT_BLOCKER} FROM evidence_recordchange x"
-        " WHERE x.owner_id = %s AND x.connection_id = k.connection_id AND x.stream = %s"
-        " AND x.seq + 0 > c.since",
-        (current_owner(), restricted.stream.name),
-    )
-    if isinstance(grant.terms.fields, Only):
-        # One probe skips any number of keys of which only hidden fields have changed.
-        names = {*grant.terms.fields.names, restricted.stream.consent_time_field or ""}
-        probe += SQL(" AND (x.kind <> 'u' OR x.changed && %s)", (sorted(names),))
-    return (
-        SQL("WITH RECURSIVE w AS (SELECT u.record_key FROM (")
-        + probe
-        + SQL(" AND x.record_key > c.start ORDER BY x.record_key LIMIT 1) u")
-        + SQL(" UNION ALL SELECT u.record_key FROM w CROSS JOIN LATERAL (")
-        + probe
-        + SQL(" AND x.record_key > w.record_key ORDER BY x.record_key LIMIT 1) u)")
-        + SQL(" SELECT h.* FROM w")
-    )
-
-
-def _history(grant: GrantedStream, source: SQL, condition: SQL) -> SQL:
-    """Return the start of a query of the changes ``source``, to be grouped by key.
-
-    Whether the record was visible after its last change is known only from the record itself, so
-    ``counts`` leaves out whether that change moved it.
-    """
-    terms, fields = grant.terms, SQL("x.kind = 'u'")
-    if isinstance(terms.fields, Only):
-        fields = SQL("coalesce(x.changed && %s, false)", (sorted(terms.fields.names),))
-    return (
-        SQL(
-            "SELECT x.record_key,"
-            " max(x.recorded_at) FILTER (WHERE x.seen) AS gone_at,"
-            " coalesce(bool_or(x.counts AND x.seq <= c.until), false) AS counts,"
-            " coalesce(bool_or(x.counts AND x.seq <= c.known), false) AS counts_known,"
-            " max(x.seq) <= c.until AS last_due,"
-            " (array_agg(x.seen ORDER BY x.seq))[1] AS first_seen,"
-            " (array_agg(x.seen ORDER BY x.seq DESC))[1] AS last_seen"
-            " FROM (SELECT x.record_key, x.seq, x.recorded_at, x.seen, x.seen AND x.shows"
-            " OR x.seen <> lead(x.seen) OVER (PARTITION BY x.record_key ORDER BY x.seq) AS counts"
-            " FROM (SELECT x.record_key, x.seq, x.recorded_at, x.kind <> 'c'"
-        )
-        + _in_range("x.consent_time_before", grant)
-        + SQL(" AS seen, ")
-        + fields
-        + SQL(" AS shows FROM (")
-        + source
-        + SQL(") x WHERE ")
-        + condition
-        + SQL(") x) x")
-    )
-
-
-def _in_range(column: str, grant: GrantedStream) -> SQL:
+def _was_in_range(grant: GrantedStream) -> SQL:
+    """Return a condition that a record was in the time range of a grant before a change ``x``."""
     time = grant.terms.time
-    return in_time_range(column, time) if isinstance(time, TimeRange) else SQL("")
+    return in_time_range("x.consent_time_before", time) if isinstance(time, TimeRange) else SQL("")
+
+
+def _changed(visible: VisibleRecords, grant: GrantedStream, histories: SQL, limit: SQL) -> SQL:
+    return fill(
+        CHANGED,
+        columns=COLUMNS,
+        histories=histories,
+        no_sort=NO_SORT,
+        owner=current_owner(),
+        stream=visible.stream.name,
+        terms=_terms(visible, grant),
+        limit=limit,
+    )
+
+
+def _few_changed(visible: VisibleRecords, grant: GrantedStream) -> SQL:
+    """Return the histories of changed keys, read by change number and sorted by key."""
+    chosen = SQL("x.stream = %s AND x.record_key > c.start", (visible.stream.name,))
+    if isinstance(grant.terms.records, Only):
+        chosen += SQL(" AND x.record_key = ANY(%s)", (sorted(grant.terms.records.names),))
+    changes = fill(CHANGES_BY_NUMBER, no_sort=NO_SORT, owner=current_owner())
+    return _histories(grant, changes, chosen, SQL(" ORDER BY x.record_key"))
+
+
+def _many_changed(visible: VisibleRecords, grant: GrantedStream) -> SQL:
+    """Return the rows of ``_few_changed``, read key by key with a history subquery for each key."""
+    of_stream = {"no_sort": NO_SORT, "owner": current_owner(), "stream": visible.stream.name}
+    history = _histories(grant, fill(CHANGES_OF_KEY, **of_stream), SQL("true"), SQL(""))
+    if isinstance(grant.terms.records, Only):
+        keys = fill(NAMED_KEYS, names=sorted(grant.terms.records.names))
+        return fill(HISTORIES_BY_KEY, keys=keys, history=history)
+    shows = SQL("")
+    if isinstance(grant.terms.fields, Only):
+        names = {*grant.terms.fields.names, visible.stream.consent_time_field or ""}
+        shows = SQL(" AND (x.kind <> 'u' OR x.changed && %s)", (sorted(names),))
+    keys = fill(CHANGED_KEYS, probe=fill(PROBE, **of_stream, shows=shows))
+    return fill(HISTORIES_BY_KEY, keys=keys, history=history)
+
+
+def _histories(grant: GrantedStream, changes: SQL, chosen: SQL, order: SQL) -> SQL:
+    fields = grant.terms.fields
+    shows = SQL("x.kind = 'u'")
+    if isinstance(fields, Only):
+        shows = SQL("coalesce(x.changed && %s, false)", (sorted(fields.names),))
+    was_in_range = _was_in_range(grant)
+    return fill(
+        HISTORIES,
+        was_in_range=was_in_range,
+        shows=shows,
+        changes=changes,
+        chosen=chosen,
+        order=order,
+    )
 
 
 def latest_change_numbers(connection_ids: Iterable[str]) -> Mapping[str, int]:

@@ -9,9 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from evidence.access.granted_streams import GrantedStream
 from evidence.access.records import VisibleRecords
-from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFacts, StreamTerms
+from evidence.access.scope import (
+    ConnectionFacts,
+    GrantedStream,
+    GrantTerms,
+    Scope,
+    SourceFacts,
+    StreamTerms,
+)
 from evidence.errors import (
     AmbiguousConnection,
     ApiException,

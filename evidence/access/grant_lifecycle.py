@@ -25,6 +25,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from evidence.access.crypto import digest_for, digests_for, new_id
 from evidence.access.grant_states import (
+    CURRENT_STATES,
     GrantState,
     connection_ids,
     filter_state,
@@ -55,7 +56,7 @@ from evidence.access.scope import (
     TimeRange,
     TokenKind,
 )
-from evidence.access.sql import SQL, fetch_all, fetch_prepared
+from evidence.access.sql import SQL, fetch_prepared, time_limited_transaction
 from evidence.declarations.declaration import SourceDeclaration, StreamDeclaration
 from evidence.errors import ApiException, GrantConsumed, GrantRevoked, InvalidRequest, MissingAccess
 from evidence.models.clients import Client
@@ -80,7 +81,7 @@ def narrow_grant(
     It expires with the old grant, or at ``expires_at`` if that is sooner. Raises ``GrantRevoked`` if the
     old grant is neither active nor paused, ``InvalidRequest`` for anything wider, or like ``issue``.
     """
-    old, limits = lock_grant(grant_id, states=(GrantState.ACTIVE, GrantState.PAUSED), now=now)
+    old, limits = lock_grant(grant_id, states=CURRENT_STATES, now=now)
     source, ids = source_of_connections(connection_ids, owner_id=old.package.owner_id)
     if source.pk != old.source_id or source.current_declaration_id is None:
         message = "The connections must belong to the source of the old grant."
@@ -219,10 +220,7 @@ def suspend_all(*, now: datetime) -> tuple[int, int]:
 def revoke_grants_of_connection(connection_id: str, *, now: datetime) -> int:
     """Revoke the grants that have no other existing connection. Returns their number."""
     others = set(Connection.unscoped.exclude(pk=connection_id).values_list("pk", flat=True))
-    usable = [
-        grant for state in (GrantState.ACTIVE, GrantState.PAUSED)
-        for grant in filter_state(with_grant_state(now), state)
-    ]  # fmt: skip
+    usable = with_grant_state(now).filter(Q(state__in=CURRENT_STATES))
     orphaned = [grant for grant in usable if not others.intersection(connection_ids(grant))]
     return sum(
         revoke_grant(grant.grant_id, now=now)
@@ -445,7 +443,8 @@ ANSWERED_RETENTION = timedelta(days=30)
 MAX_OPEN = 5
 """Unanswered requests of one package."""
 MAX_NAMED_FIELDS = 3
-LOCK_TIMEOUT = "1s"
+LOCK_SECONDS = 1
+"""Time for all of it, since a cluster hands no `lock_timeout` on to its nodes."""
 TOKEN_BYTES = 18
 
 Answer = PermissionRequest.Answer
@@ -472,8 +471,7 @@ def request_permission(missing: MissingAccess, *, package_id: str, now: datetime
     token, may_create = _find_token(missing, package_id, now)
     if token is not None or not may_create:
         return token
-    with transaction.atomic():
-        fetch_all(SQL("SELECT set_config('lock_timeout', %s, true)", (LOCK_TIMEOUT,)))
+    with time_limited_transaction(LOCK_SECONDS):
         lock_packages(pk=package_id)
         token, may_create = _find_token(missing, package_id, now)
         return _create(missing, now) if may_create else token

@@ -104,13 +104,16 @@ def state_of(row: Model) -> GrantState:
     return GrantState(vars(row)["state"])
 
 
+def _current(now: datetime) -> QuerySet[Grant]:
+    return with_grant_state(now).filter(Q(state__in=CURRENT_STATES))
+
+
 def usable_until(package_id: str, *, now: datetime) -> tuple[bool, datetime | None]:
     """Return whether a package has an active or paused grant, and when the last one expires.
 
     None means never. Paused grants count, because their client stays signed in.
     """
-    states = [GrantState.ACTIVE.value, GrantState.PAUSED.value]
-    rows = with_grant_state(now).filter(Q(state__in=states), package_id=package_id)
+    rows = _current(now).filter(package_id=package_id)
     expiries = rows.order_by(F("expires_at").desc(nulls_first=True)).values_list(
         "expires_at", flat=True
     )
@@ -120,10 +123,7 @@ def usable_until(package_id: str, *, now: datetime) -> tuple[bool, datetime | No
 
 def is_refreshable(package_id: str, *, now: datetime) -> bool:
     """Return whether a package has an active or paused grant."""
-    rows = with_grant_state(now).filter(package_id=package_id)
-    return any(
-        filter_state(rows, state).exists() for state in (GrantState.ACTIVE, GrantState.PAUSED)
-    )
+    return _current(now).filter(package_id=package_id).exists()
 
 
 def has_paused_grant(package_id: str, *, now: datetime) -> bool:
@@ -135,8 +135,7 @@ def has_paused_grant(package_id: str, *, now: datetime) -> bool:
 
 def live_packages(package_ids: Iterable[str], *, now: datetime) -> frozenset[str]:
     """Return the packages that have an active or paused grant. One query."""
-    states = [GrantState.ACTIVE.value, GrantState.PAUSED.value]
-    rows = with_grant_state(now).filter(Q(state__in=states), package_id__in=list(package_ids))
+    rows = _current(now).filter(package_id__in=list(package_ids))
     return frozenset(rows.order_by().values_list("package_id", flat=True))
 
 

@@ -4,7 +4,7 @@ Parsing is strict: a missing or malformed member makes the grant unusable, never
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -76,17 +76,7 @@ def _serialize_stream(term: StreamTerms, time_field: str | None) -> dict[str, An
         "fields": sorted(term.fields.names),
         "filters": sorted(term.filters.names),
         "views": sorted(term.views.names),
-        "relations": [
-            {
-                "name": relation.name,
-                "stream": relation.stream,
-                "foreign_key": relation.foreign_key,
-                "cardinality": relation.cardinality,
-                "default_limit": relation.default_limit,
-                "max_limit": relation.max_limit,
-            }
-            for relation in term.relations
-        ],
+        "relations": [asdict(relation) for relation in term.relations],
     }
     if isinstance(term.records, Only):
         document["resources"] = sorted(term.records.names)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 
-from evidence.access.scope import Allowed, GrantTerms, Only, Scope, StreamTerms, TimeRange
+from evidence.access.scope import MAX_NAMES, GrantTerms, Only, Scope, StreamTerms, TimeRange
 from evidence.declarations.declaration import Field, StreamDeclaration
 from evidence.errors import ApiException, Code
 
@@ -199,7 +199,6 @@ def _participle(field: str | None) -> str:
     return word if word == "sent" or (word.endswith("ed") and "_" not in word) else "dated"
 
 
-MAX_NAMES = 12
 CLAUSE_BY_CODE = {
     Code.GRANT_PAUSED: "Every grant of this token is paused.",
     Code.GRANT_CONSUMED: "Every grant of this token was for a single use, and is closed.",
@@ -230,17 +229,6 @@ def explain_refusal(
     if error.code is Code.RATE_LIMIT_EXCEEDED:
         return error.message
     return CLAUSE_BY_CODE.get(error.code, NO_CLAUSE)
-
-
-def fields_clause(grant_id: str | None, allowed: Allowed, field: str) -> str:
-    return f"Grant {grant_id} includes the fields {_names(allowed)}; it does not include “{field}”."
-
-
-def filters_clause(grant_id: str | None, allowed: Allowed, field: str) -> str:
-    return (
-        f"Grant {grant_id} shows “{field}”, but allows filtering and sorting only by"
-        f" {_names(allowed)}."
-    )
 
 
 def _streams(grants: Iterable[GrantTerms], stream: str) -> str:
@@ -288,9 +276,3 @@ def _time_limits(time: TimeRange | None) -> str:
         return " of any time"
     since = "" if time.since is None else f" from {format_day(time.since)} on"
     return since + ("" if time.until is None else f" before {format_day(time.until)}")
-
-
-def _names(allowed: Allowed) -> str:
-    names = sorted(allowed.names) if isinstance(allowed, Only) else ["(all)"]
-    more = len(names) - MAX_NAMES
-    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "") or "(none)"

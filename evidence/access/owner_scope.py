@@ -105,11 +105,9 @@ def _unrestricted_terms(stream: str, connection_ids: frozenset[str]) -> StreamTe
 
 def preview_scope(grants: Iterable[tuple[int, Sequence[StreamTerms]]], *, owner_id: str) -> Scope:
     """Return the scope that a package would have, with one grant for each (source, terms)."""
-    return replace(
-        owner_scope(owner_id),
-        kind=TokenKind.CLIENT,
-        token_id=GRANT_PREVIEW,
-        grants=tuple(
+    return _client_scope(
+        owner_id,
+        *(
             GrantTerms(f"{GRANT_PREVIEW}-{number}", source_pk, _as_stored(terms))
             for number, (source_pk, terms) in enumerate(grants)
         ),
@@ -119,11 +117,12 @@ def preview_scope(grants: Iterable[tuple[int, Sequence[StreamTerms]]], *, owner_
 def grant_scope(grant: Grant, *, owner_id: str) -> Scope:
     """Return the scope of one issued grant of the owner, as its token has it."""
     terms = parse_terms(orjson.dumps(grant.streams).decode())
+    return _client_scope(owner_id, GrantTerms(grant.grant_id, grant.source_id, terms))
+
+
+def _client_scope(owner_id: str, *grants: GrantTerms) -> Scope:
     return replace(
-        owner_scope(owner_id),
-        kind=TokenKind.CLIENT,
-        token_id=GRANT_PREVIEW,
-        grants=(GrantTerms(grant.grant_id, grant.source_id, terms),),
+        owner_scope(owner_id), kind=TokenKind.CLIENT, token_id=GRANT_PREVIEW, grants=grants
     )
 
 

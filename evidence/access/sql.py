@@ -4,13 +4,15 @@ This is the only database cursor outside ``evidence.write``.
 """
 
 import math
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from django.db import connection, transaction
@@ -20,17 +22,14 @@ from evidence.access.scope import Only, TimeRange
 from evidence.errors import QueryTimeout
 from evidence.models.owners import current_owner
 
-SORT_BLOCKER = "NULL::char(10485760)"
-"""A null column that PostgreSQL estimates at 40 MB per row, so that a plan with a sort looks too
-expensive. The planner then uses the index in the requested order, even with missing or outdated
-statistics: without it a list of a grant with few records reads 4,050 rows in place of 200
-(tests/access/test_plans.py)."""
-
 BLOB_TABLES = (
     "evidence_blob b JOIN evidence_record r ON r.owner_id = b.owner_id"
     " AND r.connection_id = b.connection_id"
     " AND r.stream = b.stream AND r.record_key = b.record_key"
 )
+
+ROW_COLUMNS = "r.connection_id, r.record_key, r.sort_key, r.emitted_at, r.field_emitted, r.data"
+"""The columns of a page of records, without the one that keeps its plan from sorting."""
 
 MAX_NAMED_CONNECTIONS = 8
 """Above this many connections, one lateral join reads them all, so the statement stays short."""
@@ -49,19 +48,62 @@ class SQL:
         return SQL(self.text + other.text, self.values + other.values)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeBound(SQL):
+    """A condition that compares a time field with an instant, by ``gte``, ``gt``, ``lte`` or ``lt``."""
+
+    field: str
+    operator: str
+    instant: datetime
+
+
+NO_SORT: Final = SQL("NULL::char(10485760)")
+"""A null column that PostgreSQL estimates at 40 MB per row, so that a plan with a sort looks too
+expensive. The planner then uses the index in the requested order, even with missing or outdated
+statistics: without it a list of a grant with few records reads 4,050 rows in place of 200
+(tests/access/test_plans.py)."""
+
+
 def join_sql(separator: str, fragments: Iterable[SQL]) -> SQL:
     parts = list(fragments)
     values = tuple(value for part in parts for value in part.values)
     return SQL(separator.join(part.text for part in parts), values)
 
 
+_PART = re.compile(r"\{(\w+)\}")
+
+
+@lru_cache(maxsize=256)
+def _split_template(template: str) -> tuple[list[tuple[str, str]], str, frozenset[str]]:
+    """Return each part's name after the text before it, the text after the last part, and all names."""
+    *pieces, end = _PART.split(template)
+    names = pieces[1::2]
+    return list(zip(pieces[::2], names, strict=True)), end, frozenset(names)
+
+
+def fill(template: str, **parts: Any) -> SQL:
+    """Return a statement with its named ``{parts}``: SQL as it is, any other value as a parameter.
+
+    Raises ValueError for a part that is missing, or that the statement does not have.
+    """
+    texts: list[str] = []
+    values: list[Any] = []
+    pieces, end, names = _split_template(template)
+    if parts.keys() != names:
+        raise ValueError(f"not the parts of the statement: {sorted(names ^ parts.keys())}")
+    for text, name in pieces:
+        part = parts[name]
+        if isinstance(part, SQL):
+            texts += (text, part.text)
+            values += part.values
+        else:
+            texts += (text, "%s")
+            values.append(part)
+    return SQL("".join((*texts, end)), tuple(values))
+
+
 def union_all(branches: Iterable[SQL]) -> SQL:
     return join_sql(" UNION ALL ", branches)
-
-
-def owner_is(alias: str = "r") -> SQL:
-    """Return the start of a condition: the rows of a table belong to the current owner."""
-    return SQL(f"{alias}.owner_id = %s AND ", (current_owner(),))
 
 
 def text_array(texts: Iterable[str]) -> str:
@@ -118,6 +160,30 @@ class SortPartition:
     cast: str = ""
 
 
+ROWS: Final = """
+FROM {table} WHERE r.owner_id = {owner} AND r.connection_id = {connection}{terms}"""
+"""The visible rows of one connection."""
+NAMED_ROWS: Final = """
+FROM unnest({keys}::text[]) AS n(key){row} WHERE TRUE"""
+"""The visible rows of one connection, where the grant names their keys."""
+ROW_BY_KEY: Final = """
+CROSS JOIN LATERAL (
+    SELECT * FROM (
+        SELECT *, {no_sort} FROM {table}
+        WHERE r.owner_id = {owner} AND r.connection_id = {connection} AND r.stream = {stream}
+            AND r.record_key BETWEEN {key} AND {key}
+        ORDER BY r.record_key LIMIT 1
+    ) r
+    WHERE TRUE{terms}
+) r"""
+"""The visible row of a key, found by the primary key with any statistics: the key is a range and the order is by
+key, so any other index would need a sort."""
+FIRST_ROWS: Final = "SELECT {columns}{rows}{partition}{where} ORDER BY {order} LIMIT {limit}"
+FIRST_ROWS_OF_EACH: Final = """
+SELECT r.* FROM unnest({ids}::text[]) AS c(id) CROSS JOIN LATERAL ({rows}) r"""
+ROW_COLUMNS_OF: Final = "SELECT {columns} FROM ({rows}) r"
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionGroup:
     """Connections that are read under the same condition."""
@@ -127,45 +193,68 @@ class ConnectionGroup:
     condition: SQL
     record_keys: list[str] | None = None
     """The only keys that the terms allow, None if they allow every key."""
+    time: TimeRange | None = None
+    """The time range of the terms, which ``condition`` contains."""
 
     def rows(self, connection: SQL, table: str = "evidence_record r") -> SQL:
         """Return FROM and WHERE for the rows ``r`` of one connection; allowed keys are looked up."""
-        if self.record_keys is None:
-            return (
-                SQL(f" FROM {table} WHERE ")
-                + owner_is()
-                + SQL("r.connection_id = ")
-                + connection
-                + self.condition
-            )
-        keys = SQL(" FROM unnest(%s::text[]) AS n(key)", (self.record_keys,))
-        return keys + self.join_row(connection, "n.key", table) + SQL(" WHERE TRUE")
+        if self.record_keys is not None:
+            row = self.join_row(connection, "n.key", table)
+            return fill(NAMED_ROWS, keys=self.record_keys, row=row)
+        return fill(
+            ROWS,
+            table=SQL(table),
+            owner=current_owner(),
+            connection=connection,
+            terms=self.condition,
+        )
 
     def join_row(self, connection: SQL, key: str, table: str = "evidence_record r") -> SQL:
-        """Return a join with the row ``r`` of a key, by the primary key with any statistics.
-
-        The key is a range and the order is by key, so any other index would need a sort.
-        """
-        row = SQL(f" CROSS JOIN LATERAL (SELECT * FROM (SELECT *, {SORT_BLOCKER} FROM {table}")
-        row += SQL(" WHERE ") + owner_is() + SQL("r.connection_id = ") + connection
-        row += SQL(f" AND r.stream = %s AND r.record_key BETWEEN {key} AND {key}", (self.stream,))
-        return (
-            row + SQL(" ORDER BY r.record_key LIMIT 1) r WHERE TRUE") + self.condition + SQL(") r")
+        """Return a join with the visible row ``r`` of a key."""
+        return fill(
+            ROW_BY_KEY,
+            no_sort=NO_SORT,
+            table=SQL(table),
+            owner=current_owner(),
+            connection=connection,
+            stream=self.stream,
+            key=SQL(key),
+            terms=self.condition,
         )
 
     def first_rows(
-        self, columns: SQL, partition: SortPartition, where: Sequence[SQL], *, limit: int
+        self,
+        columns: SQL,
+        partition: SortPartition,
+        where: Sequence[SQL],
+        *,
+        limit: int,
+        is_range: bool = False,
     ) -> Iterator[SQL]:
-        """Yield subqueries for the first rows of each connection, in the order of the partition."""
+        """Yield subqueries for the first rows of each connection, in the order of the partition.
+
+        With ``is_range``, ``where`` is a range of that order, and the index in this order reads it:
+        the plan takes the range and the grant's times for independent, so it expects few rows, and
+        might read and sort 445 of a month for a page of 20 (tests/access/test_plans.py).
+        """
+        if is_range:
+            columns += SQL(", ") + NO_SORT
         ids = self.connection_ids
         is_lateral = not 1 <= len(ids) <= MAX_NAMED_CONNECTIONS
         for value in [SQL("c.id")] if is_lateral else [SQL("%s", (id_,)) for id_ in ids]:
-            rows = SQL("SELECT ") + columns + self.rows(value)
-            rows += partition.condition + join_sql("", where)
-            rows += SQL(" ORDER BY ") + partition.order + SQL(" LIMIT %s", (limit,))
+            rows = fill(
+                FIRST_ROWS,
+                columns=columns,
+                rows=self.rows(value),
+                partition=partition.condition,
+                where=join_sql("", where),
+                order=partition.order,
+                limit=limit,
+            )
             if is_lateral:
-                connections = SQL("SELECT r.* FROM unnest(%s::text[]) AS c(id)", (ids,))
-                rows = connections + SQL(" CROSS JOIN LATERAL (") + rows + SQL(") r")
+                rows = fill(FIRST_ROWS_OF_EACH, ids=ids, rows=rows)
+            if is_range:
+                rows = fill(ROW_COLUMNS_OF, columns=SQL(ROW_COLUMNS), rows=rows)
             yield SQL("(") + rows + SQL(")")
 
 
@@ -191,9 +280,9 @@ def time_limited_transaction(seconds: int) -> Iterator[None]:
 
 
 def _run(command: str) -> None:
-    result = connection.connection.pgconn.exec_(command.encode())
-    if result.status != pq.ExecStatus.COMMAND_OK:
-        with connection.wrap_database_errors:
+    with connection.wrap_database_errors:
+        result = connection.connection.pgconn.exec_(command.encode())
+        if result.status != pq.ExecStatus.COMMAND_OK:
             raise psycopg.OperationalError(pq.error_message(result))
 
 

@@ -45,16 +45,19 @@ class BearerAuthentication(BaseAuthentication):
             on_accepted()
         return None, scope
 
-    @override
-    def authenticate_header(self, request: Request) -> str:
-        return f'Bearer resource_metadata="{metadata_url(request)}"'
-
 
 class HasHost(Protocol):
     """A request of Django or of DRF."""
 
     @property
     def META(self) -> Mapping[str, Any]: ...  # noqa: N802 - Django's own name
+
+
+def challenge(request: HasHost) -> str:
+    """Return the challenge of a 401; it has an ``error`` only if a token was sent (RFC 6750)."""
+    header = f'Bearer resource_metadata="{metadata_url(request)}"'
+    token_sent = request.META.get("HTTP_AUTHORIZATION", "").startswith("Bearer ")
+    return f'{header}, error="invalid_token"' if token_sent else header
 
 
 def metadata_url(request: HasHost) -> str:

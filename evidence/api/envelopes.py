@@ -18,9 +18,14 @@ from django.conf import settings
 
 from evidence.access.change_log import Tombstone
 from evidence.access.records import VisibleRecord, VisibleRecords
-from evidence.api.query_parameters import ApiWarning
-from evidence.declarations.declaration import BLOB_REFERENCE, TEXT_TYPE
-from evidence.declarations.roles import currency_field, determine_origin, money_texts
+from evidence.api.base_views import ApiWarning
+from evidence.declarations.declaration import (
+    BLOB_REFERENCE,
+    TEXT_TYPE,
+    currency_field,
+    determine_origin,
+    money_texts,
+)
 from evidence.errors import InvalidRequest
 from evidence.item_lines import describe_read, hit_entry, hit_line, list_children, record_line
 from evidence.ledger.entries import DisclosedItem

@@ -1,7 +1,8 @@
-"""Map error codes to HTTP statuses and types, render the error body (contract 4), and record refusals.
+"""Render the error body (contract 4), and record refusals.
 
-An error is raised where it is detected; only this module knows HTTP statuses. A refused call is recorded
-for the owner without request contents: only the name of a known parameter and declared names.
+An error is raised where it is detected, and only this module makes a response of it. A refused call
+is recorded for the owner without request contents: only the name of a known parameter and declared
+names.
 """
 
 import logging
@@ -33,55 +34,6 @@ from evidence.errors import (
 )
 
 logger = logging.getLogger(__name__)
-
-STATUS: Mapping[Code, int] = {
-    Code.CONNECTOR_INVALID: 400,
-    Code.CONNECTOR_MISMATCH: 400,
-    Code.INVALID_ARGUMENT: 400,
-    Code.INVALID_CURSOR: 400,
-    Code.INVALID_EXPAND: 400,
-    Code.INVALID_FIELD_PATH: 400,
-    Code.INVALID_REQUEST: 400,
-    Code.INVALID_SORT: 400,
-    Code.INVALID_WINDOW: 400,
-    Code.UNKNOWN_FIELD: 400,
-    Code.UNSUPPORTED_VERSION: 400,
-    Code.AUTHENTICATION_ERROR: 401,
-    Code.FIELD_NOT_GRANTED: 403,
-    Code.GRANT_CONSUMED: 403,
-    Code.GRANT_EXPIRED: 403,
-    Code.GRANT_INVALID: 403,
-    Code.GRANT_PAUSED: 403,
-    Code.GRANT_REVOKED: 403,
-    Code.GRANT_STREAM_NOT_ALLOWED: 403,
-    Code.PERMISSION_ERROR: 403,
-    Code.BLOB_NOT_FOUND: 404,
-    Code.CONNECTION_NOT_FOUND: 404,
-    Code.FIELD_NOT_FOUND: 404,
-    Code.NOT_FOUND: 404,
-    Code.QUERY_NOT_FOUND: 404,
-    Code.SEARCH_MODE_UNAVAILABLE: 404,
-    Code.STREAM_NOT_DECLARED: 404,
-    Code.METHOD_NOT_ALLOWED: 405,
-    Code.NOT_ACCEPTABLE: 406,
-    Code.UNSUPPORTED_MEDIA_TYPE: 415,
-    Code.AMBIGUOUS_CONNECTION: 409,
-    Code.AMBIGUOUS_SCHEMA_DETAIL: 409,
-    Code.CONNECTION_NOT_WRITABLE: 409,
-    Code.INVALID_STATE: 409,
-    Code.CURSOR_EXPIRED: 410,
-    Code.RESOURCE_LIMIT: 413,
-    Code.RANGE_NOT_SATISFIABLE: 416,
-    Code.MISDIRECTED_REQUEST: 421,
-    Code.FIELD_NOT_TEXT: 422,
-    Code.RATE_LIMIT_EXCEEDED: 429,
-    Code.TOO_MANY_REQUESTS: 429,
-    Code.INTERNAL_ERROR: 500,
-    Code.INGEST_STORAGE_ERROR: 503,
-    Code.QUERY_TIMEOUT: 503,
-    Code.SERVICE_UNAVAILABLE: 503,
-    Code.STORAGE_FULL: 507,
-}
 
 NARROW_QUERY_HINT = (
     "Request less at once: one stream, a shorter time range, fewer words or a smaller limit."
@@ -174,7 +126,7 @@ def error_body(error: ApiException, *, request_id: str) -> dict[str, Any]:
 
 
 def error_type(code: Code) -> str:
-    return ERROR_TYPES.get(STATUS[code], "api_error")
+    return ERROR_TYPES.get(code.status, "api_error")
 
 
 def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response:
@@ -182,7 +134,7 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response:
     api_error = to_api_exception(error)
     context["view"].error = api_error
     request_id = getattr(context["view"], "request_id", "")
-    response = Response(error_body(api_error, request_id=request_id), status=STATUS[api_error.code])
+    response = Response(error_body(api_error, request_id=request_id), status=api_error.code.status)
     if response.status_code == 429:
         response["Retry-After"] = str(api_error.extra.get("retry_after", 60))
     elif response.status_code == 503:

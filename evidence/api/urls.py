@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from evidence.api.openapi.document import OpenApiView
+from evidence.api.openapi import OpenApiView
 from evidence.api.views.aggregate import AggregateView
 from evidence.api.views.blobs import BlobsView, BlobView
 from evidence.api.views.collectors import IngestView, StateView

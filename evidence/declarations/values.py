@@ -148,7 +148,7 @@ def sort_key(field: Field, value: object) -> str | None:
         case str():
             return _text_key(field, value) if value else None
         case datetime():
-            return _time_key(value) if field.kind != "date" else "d" + value.date().isoformat()
+            return field.time_key(value)
         case date():
             return "d" + value.isoformat()
         case _:
@@ -181,11 +181,6 @@ def _text_key(field: Field, value: str) -> str | None:
         instant = declared_time(field, value)
         return None if instant is None else sort_key(field, instant)
     return "s" + truncate_text(value)
-
-
-def _time_key(time: datetime) -> str:
-    # Fixed width: "t2026-11-21T08:30:00.000000".
-    return "t" + time.astimezone(UTC).isoformat(timespec="microseconds")[:-6]
 
 
 def _leap_second(text: str) -> datetime | None:

@@ -24,7 +24,6 @@ from standardwebhooks import Webhook
 from evidence import limits
 from evidence.access import crypto
 from evidence.access.change_log import FeedPosition, latest_change_numbers
-from evidence.access.crypto import new_id
 from evidence.access.gate import Gate
 from evidence.access.grant_states import has_paused_grant
 from evidence.access.records import VisibleRecords
@@ -44,6 +43,7 @@ from evidence.events.subscription_state import (
     Status,
     end_subscription,
     lock_event,
+    queue_event,
     requeue,
     set_status,
 )
@@ -138,15 +138,13 @@ def _create_event(
     """Create an event for a page with changes, or for None: the history was not kept that long."""
     if page is not None and not page.items:
         return None
-    return Event.unscoped.create(
-        event_id=new_id("evt_"),
-        subscription_id=watched.subscription_id,
-        type=Event.Type.CHANGED,
+    return queue_event(
+        watched.subscription_id,
+        Event.Type.CHANGED,
+        now=now,
         stream=watched.stream,
         connection_id=watched.connection_id,
         place=None if page is None else following.to_json(page.bookmark, now=now),
-        created_at=now,
-        due_at=now,
     )
 
 

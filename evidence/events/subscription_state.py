@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 from django.db import transaction
@@ -68,13 +68,21 @@ def end_subscription(subscription: Subscription, *, reason: str, now: datetime) 
     WatchedStream.unscoped.filter(subscription=subscription).delete()
     set_status(subscription, Status.REVOKED, reason=reason, now=now)
     if was_active:
-        Event.unscoped.create(
-            event_id=new_id("evt_"),
-            subscription=subscription,
-            type=Event.Type.REVOKED,
-            created_at=now,
-            due_at=now,
-        )
+        queue_event(subscription.pk, Event.Type.REVOKED, now=now)
+
+
+def queue_event(
+    subscription_id: str, event_type: Event.Type, *, now: datetime, **columns: Any
+) -> Event:
+    """Queue an event that is due at once."""
+    return Event.unscoped.create(
+        event_id=new_id("evt_"),
+        subscription_id=subscription_id,
+        type=event_type,
+        created_at=now,
+        due_at=now,
+        **columns,
+    )
 
 
 GONE_STATUS = 410

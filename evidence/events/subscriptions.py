@@ -19,7 +19,7 @@ from evidence.access.grants import lock_packages
 from evidence.access.scope import Scope
 from evidence.errors import ApiException, Code, InvalidRequest, NotFound, ResourceLimit
 from evidence.events.messages import encrypt_secret, new_secret, watch_streams
-from evidence.events.subscription_state import SENDING_STATES
+from evidence.events.subscription_state import SENDING_STATES, queue_event
 from evidence.events.webhook_client import validate_callback_url
 from evidence.models.events import Event, Subscription
 
@@ -135,7 +135,7 @@ def queue_test_event(scope: Scope, subscription_id: str, *, now: datetime) -> st
             next_step="Enable it with PATCH {enabled: true}.",
         )
     queued = _queued(subscription, Event.Type.TEST).first()
-    return (queued or _queue(subscription, Event.Type.TEST, now=now)).event_id
+    return (queued or queue_event(subscription_id, Event.Type.TEST, now=now)).event_id
 
 
 def _lock(scope: Scope, subscription_id: str) -> Subscription:
@@ -161,20 +161,7 @@ def _set_enabled(subscription: Subscription, *, enabled: bool, now: datetime) ->
 def _queue_verification(subscription: Subscription, *, now: datetime) -> None:
     _queued(subscription, Event.Type.VERIFY).delete()
     challenge = secrets.token_urlsafe(32)
-    _queue(subscription, Event.Type.VERIFY, now=now, challenge=challenge)
-
-
-def _queue(
-    subscription: Subscription, event_type: Event.Type, *, now: datetime, challenge: str = ""
-) -> Event:
-    return Event.unscoped.create(
-        event_id=new_id("evt_"),
-        subscription=subscription,
-        type=event_type,
-        challenge=challenge,
-        created_at=now,
-        due_at=now,
-    )
+    queue_event(subscription.pk, Event.Type.VERIFY, now=now, challenge=challenge)
 
 
 def _queued(subscription: Subscription, event_type: Event.Type) -> QuerySet[Event]:

@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from evidence.access.crypto import key_for
 from evidence.access.sql import SQL, fetch_all
-from evidence.ledger.entries import GENESIS, ChainHead, LedgerEntry
+from evidence.ledger.entries import GENESIS, ChainHead, chain_digest, is_sealed
 from evidence.models.ledger import Checkpoint, Disclosure
 from evidence.models.owners import current_owner, in_turn, owners_of
 
@@ -83,11 +83,10 @@ def _sign_batch(owner_id: str, now: datetime) -> Checkpoint | None:
     heads = {head.chain: head for head in chain_heads(owner_id)}
     numbered: list[tuple[UUID, int, bytes]] = []
     for row in rows.iterator(BATCH_SIZE):
-        entry, seal = entry_from_row(row), bytes(row.seal)
-        if not entry.is_sealed(seal):
+        if not is_sealed(row):
             continue
         head = heads.get(row.chain) or ChainHead(row.chain, 0, GENESIS)
-        digest = entry.digest(head.digest, head.seq + 1, seal)
+        digest = chain_digest(row, head.digest, head.seq + 1)
         heads[row.chain] = ChainHead(row.chain, head.seq + 1, digest)
         numbered.append((row.entry_id, head.seq + 1, digest))
         if len(numbered) == BATCH_SIZE:
@@ -103,24 +102,6 @@ def _sign_batch(owner_id: str, now: datetime) -> Checkpoint | None:
         size=sum(head.seq for head in signed),
         heads=_serialize(signed),
         note=signed_note(owner_id, signed),
-    )
-
-
-def entry_from_row(row: Disclosure) -> LedgerEntry:
-    return LedgerEntry(
-        owner_id=str(row.owner_id),
-        entry_id=row.entry_id,
-        chain=row.chain,
-        at=row.at,
-        client_id=row.client_id,
-        token_id=row.token_id,
-        request_id=row.request_id,
-        route=row.route,
-        covered=row.covered,
-        record_count=row.record_count,
-        counted=row.counted,
-        size_bytes=row.size_bytes,
-        record_digests=tuple(map(bytes, row.record_digests)),
     )
 
 

@@ -23,7 +23,7 @@ from django.db.models import Count, Func, Max, Min, OuterRef, QuerySet, Subquery
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from evidence.access.sql import SQL, fetch_all
+from evidence.access.sql import SQL, fetch_all, fill
 from evidence.ledger.checkpoints import last_checkpoint
 from evidence.ledger.entries import owner_chain
 from evidence.models.clients import Client
@@ -224,15 +224,15 @@ Place = tuple[str, str]
 
 NUMBERED_ROWS = """
 -- Number the readings of each client and day. An answer has one row per grant; the first of them counts as
--- the answer. Parameters: those of the rows, time zone, since, until, those of the conditions.
+-- the answer.
 WITH rows AS (
     SELECT d.client_id, d.at, d.route, d.covered, d.record_count, d.record_digests,
         date_trunc('day', d.at, z.name) AS day,
         (d.at - lag(d.at) OVER latest < interval '30 minutes') IS NOT TRUE AS begins,
         (d.at, d.request_id) IS DISTINCT FROM
             (lag(d.at) OVER latest, lag(d.request_id) OVER latest) AS is_first
-    FROM {rows} CROSS JOIN (SELECT %s::text AS name) AS z
-    WHERE d.at >= %s AND d.at < %s {conditions}
+    FROM {rows} CROSS JOIN (SELECT {zone}::text AS name) AS z
+    WHERE d.at >= {since} AND d.at < {until}{conditions}
     WINDOW latest AS (
         PARTITION BY d.client_id, date_trunc('day', d.at, z.name) ORDER BY d.at, d.request_id, d.chain
     )
@@ -244,18 +244,19 @@ numbered AS (
     FROM rows
 )
 """
-SELECT_READINGS = f"""
--- Group answers into readings, and each reading by route (answers) and by covered streams. One query.
-{NUMBERED_ROWS}
+SELECT_READINGS = """
+-- Group answers into readings, and each reading by route (answers) and by covered streams. Part: NUMBERED_ROWS.
+-- One query.
+{numbered}
 SELECT client_id, day, number, route, covered, min(at), max(at),
     count(*) FILTER (WHERE is_first), sum(record_count)
 FROM numbered
 GROUP BY GROUPING SETS ((client_id, day, number, route), (client_id, day, number, covered))
-"""  # noqa: S608 - of constants
-COUNT_DIFFERENT_RECORDS = f"""
--- Count the different records of each reading by stream; those erased since, by covered streams. One query.
--- Last parameter: owner id.
-{NUMBERED_ROWS},
+"""
+COUNT_DIFFERENT_RECORDS = """
+-- Count the different records of each reading by stream; those erased since, by covered streams.
+-- Part: NUMBERED_ROWS. One query.
+{numbered},
 shown AS (
     SELECT n.client_id, n.day, n.number, x.digest, min(n.covered) AS covered
     FROM numbered AS n CROSS JOIN LATERAL unnest(n.record_digests) AS x(digest)
@@ -264,9 +265,9 @@ shown AS (
 SELECT s.client_id, s.day, s.number,
     CASE WHEN r.digest IS NULL THEN s.covered
         ELSE json_build_array(json_build_array(r.connection_id, r.stream))::text END, count(*)
-FROM shown AS s LEFT JOIN evidence_disclosedrecord AS r ON r.owner_id = %s AND r.digest = s.digest
+FROM shown AS s LEFT JOIN evidence_disclosedrecord AS r ON r.owner_id = {owner} AND r.digest = s.digest
 GROUP BY 1, 2, 3, 4
-"""  # noqa: S608 - of constants
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -296,6 +297,12 @@ class Reading:
         self.places.update(other.places)
 
 
+ROWS_OF_RECORD = """
+(SELECT * FROM evidence_disclosure
+WHERE owner_id = {owner} AND record_digests @> ARRAY[{digest}::bytea] OFFSET 0) AS d
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingFilter:
     """Restricts readings. None means no restriction; the owner's client id is empty."""
@@ -314,11 +321,7 @@ class ReadingFilter:
         """
         if self.record_digest is None:
             return SQL("evidence_disclosure AS d")
-        found = (
-            "(SELECT * FROM evidence_disclosure WHERE owner_id = %s AND record_digests @> ARRAY[%s::bytea]"
-            " OFFSET 0) AS d"
-        )
-        return SQL(found, (current_owner(), self.record_digest))
+        return fill(ROWS_OF_RECORD, owner=current_owner(), digest=self.record_digest)
 
     @property
     def conditions(self) -> SQL:
@@ -332,13 +335,9 @@ class ReadingFilter:
             sql += SQL(" AND strpos(d.covered, %s) > 0", (f'["{self.connection_id}",',))
         return sql
 
-    def query(self, text: str, *values: object, period: tuple[object, ...]) -> SQL:
-        """Return a statement with the rows of a period; `values` are its last parameters."""
-        rows, more = self.rows, self.conditions
-        return SQL(
-            text.format(rows=rows.text, conditions=more.text),
-            (*rows.values, *period, *more.values, *values),
-        )
+    def query(self, template: str, **parts: object) -> SQL:
+        """Return a statement over these rows."""
+        return fill(template, rows=self.rows, conditions=self.conditions, **parts)
 
 
 APPS = ReadingFilter(only_apps=True)
@@ -346,9 +345,8 @@ EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 FIND_ROW = """
 -- Return the time of the row that follows a number of newer rows. One query, by an index on time.
--- Parameters: those of the rows, since, until, those of the conditions, number of newer rows.
-SELECT d.at FROM {rows} WHERE d.at >= %s AND d.at < %s {conditions}
-ORDER BY d.at DESC OFFSET %s LIMIT 1
+SELECT d.at FROM {rows} WHERE d.at >= {since} AND d.at < {until}{conditions}
+ORDER BY d.at DESC OFFSET {newer} LIMIT 1
 """
 
 
@@ -356,7 +354,7 @@ def find_time(
     where: ReadingFilter, *, until: datetime, since: datetime = EARLIEST, newer: int = 0
 ) -> datetime | None:
     """Return the time of the latest answer of a period, after `newer` rows. One query."""
-    rows = fetch_all(where.query(FIND_ROW, newer, period=(since, until)))
+    rows = fetch_all(where.query(FIND_ROW, since=since, until=until, newer=newer))
     return rows[0][0] if rows else None
 
 
@@ -367,9 +365,10 @@ def list_readings(
 
     One or two queries over the rows of the period.
     """
-    period = (timezone.get_current_timezone_name(), since, until)
+    zone = timezone.get_current_timezone_name()
+    numbered = where.query(NUMBERED_ROWS, zone=zone, since=since, until=until)
     readings: dict[Any, Reading] = {}
-    rows = fetch_all(where.query(SELECT_READINGS, period=period))
+    rows = fetch_all(fill(SELECT_READINGS, numbered=numbered))
     for client_id, day, number, route, covered, first, last, answers, records in rows:
         key = (client_id, day, number)
         reading = readings.setdefault(key, Reading(client_id=client_id, first=first, last=last))
@@ -381,7 +380,7 @@ def list_readings(
         reading.records += records
     if counts_records:
         for *ids, covered, count in fetch_all(
-            where.query(COUNT_DIFFERENT_RECORDS, current_owner(), period=period)
+            fill(COUNT_DIFFERENT_RECORDS, numbered=numbered, owner=current_owner())
         ):
             reading = readings.get(tuple(ids)) or Reading(client_id="", first=since, last=until)
             if len(places := _places(covered, where)) == 1:
@@ -414,14 +413,14 @@ RECOUNT_AFTER = timedelta(days=1)
 
 COUNT_SHOWN_RECORDS = """
 -- Count the distinct records that a client was shown, without erased ones, by connection.
--- Parameters: owner id, client id, owner id. One query, which reads all rows of the client.
+-- One query, which reads all rows of the client.
 SELECT r.connection_id, count(*)
 FROM (
     SELECT DISTINCT x.digest
     FROM evidence_disclosure AS d CROSS JOIN LATERAL unnest(d.record_digests) AS x(digest)
-    WHERE d.owner_id = %s AND d.client_id = %s
+    WHERE d.owner_id = {owner} AND d.client_id = {client}
 ) AS n
-JOIN evidence_disclosedrecord AS r ON r.owner_id = %s AND r.digest = n.digest
+JOIN evidence_disclosedrecord AS r ON r.owner_id = {owner} AND r.digest = n.digest
 GROUP BY r.connection_id
 """
 
@@ -461,10 +460,8 @@ def _is_small(owner_id: str) -> bool:
 
 
 def _count(client_id: str, last: datetime, now: datetime) -> ShownRecords:
-    counts = dict(
-        fetch_all(SQL(COUNT_SHOWN_RECORDS, (current_owner(), client_id, current_owner())))
-    )
-    return ShownRecords(by_connection=counts, last=last, counted_at=now)
+    counts = fetch_all(fill(COUNT_SHOWN_RECORDS, owner=current_owner(), client=client_id))
+    return ShownRecords(by_connection=dict(counts), last=last, counted_at=now)
 
 
 def _cached(owner_id: str) -> dict[str, ShownRecords]:

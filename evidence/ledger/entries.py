@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import orjson
 from django.conf import settings
@@ -43,7 +43,7 @@ from evidence.access.quotas import (
     schedule_recount,
 )
 from evidence.access.record_counts import count_records, stored_counts
-from evidence.access.record_parts import add_digests
+from evidence.access.record_details import add_digests
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import Scope
 from evidence.access.sql import (
@@ -55,6 +55,7 @@ from evidence.access.sql import (
     text_array,
     time_limited_transaction,
 )
+from evidence.models.ledger import Disclosure
 
 RECOUNT_DIVISOR = 20
 """The smallest slack after a count is this fraction of the limit, because counting is expensive."""
@@ -165,52 +166,42 @@ class DisclosedAnswer:
     counted: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerEntry:
-    """A row of the ledger without its seal and number. `covered` is JSON text."""
+def make_seal(entry: Disclosure) -> bytes:
+    """Return the HMAC-SHA256 of every column under the installation's current key."""
+    return hmac.digest(keys_for("ledger")[0], b"".join(_parts(entry)), hashlib.sha256)
 
-    owner_id: str
-    entry_id: UUID
-    chain: str
-    at: datetime
-    client_id: str
-    token_id: str
-    request_id: str
-    route: str
-    covered: str
-    record_count: int
-    counted: int | None
-    size_bytes: int
-    record_digests: tuple[bytes, ...]
 
-    def seal(self) -> bytes:
-        """Return the HMAC-SHA256 of every column under the installation's current key."""
-        return hmac.digest(keys_for("ledger")[0], b"".join(self._parts()), hashlib.sha256)
+def is_sealed(entry: Disclosure) -> bool:
+    """Return whether this installation made the seal, with its current key or a previous one."""
+    content = b"".join(_parts(entry))
+    valid = (hmac.digest(key, content, hashlib.sha256) for key in keys_for("ledger"))
+    return any(hmac.compare_digest(bytes(entry.seal), each) for each in valid)
 
-    def is_sealed(self, seal: bytes) -> bool:
-        """Return whether this installation made the seal, with its current key or a previous one."""
-        content = b"".join(self._parts())
-        valid = (hmac.digest(key, content, hashlib.sha256) for key in keys_for("ledger"))
-        return any(hmac.compare_digest(seal, each) for each in valid)
 
-    def digest(self, previous: bytes, seq: int, seal: bytes) -> bytes:
-        """Return the SHA-256 of the digest of the entry before, the number, every column and the seal."""
-        digest = hashlib.sha256()
-        for part in (_part(previous), _part(str(seq).encode()), *self._parts(), _part(seal)):
-            digest.update(part)
-        return digest.digest()
+def chain_digest(entry: Disclosure, previous: bytes, seq: int) -> bytes:
+    """Return the SHA-256 of the digest of the entry before, the number, every column and the seal."""
+    digest = hashlib.sha256()
+    for part in (
+        _part(previous),
+        _part(str(seq).encode()),
+        *_parts(entry),
+        _part(bytes(entry.seal)),
+    ):
+        digest.update(part)
+    return digest.digest()
 
-    def _parts(self) -> Iterable[bytes]:
-        # PostgreSQL stores microseconds.
-        microseconds = round(self.at.timestamp() * 1_000_000)
-        columns = (
-            self.owner_id, self.entry_id, self.chain, microseconds, self.client_id, self.token_id, self.request_id,
-            self.route, self.covered, self.record_count,
-            "" if self.counted is None else self.counted, self.size_bytes,
-        )  # fmt: skip
-        yield from (_part(str(column).encode()) for column in columns)
-        yield _part(RECORD_DIGESTS)
-        yield from map(_part, self.record_digests)
+
+def _parts(entry: Disclosure) -> Iterable[bytes]:
+    # PostgreSQL stores microseconds.
+    microseconds = round(entry.at.timestamp() * 1_000_000)
+    columns = (
+        entry.owner_id, entry.entry_id, entry.chain, microseconds, entry.client_id, entry.token_id,
+        entry.request_id, entry.route, entry.covered, entry.record_count,
+        "" if entry.counted is None else entry.counted, entry.size_bytes,
+    )  # fmt: skip
+    yield from (_part(str(column).encode()) for column in columns)
+    yield _part(RECORD_DIGESTS)
+    yield from map(_part, map(bytes, entry.record_digests))
 
 
 def _part(content: bytes) -> bytes:
@@ -279,15 +270,15 @@ def build_entries(
     digests: dict[RecordKey, bytes],
     *,
     now: datetime,
-) -> list[LedgerEntry]:
-    """Return one entry per chain; the bytes of the answer are divided by the number of items."""
+) -> list[Disclosure]:
+    """Return one entry per chain, not sealed; bytes are divided by the number of items."""
     sizes = divide_bytes(answer.size_bytes, [len(items) for items in chains.values()])
     entries = []
     for (chain, items), size in zip(chains.items(), sizes, strict=True):
         # In the order of the digests, which are random, so that it reveals nothing about the records.
         named = sorted(digests[key] for key in record_keys(items))
         entries.append(
-            LedgerEntry(
+            Disclosure(
                 owner_id=scope.owner_id,
                 entry_id=uuid4(),
                 chain=chain,
@@ -300,7 +291,7 @@ def build_entries(
                 record_count=len(named),
                 counted=answer.counted,
                 size_bytes=size,
-                record_digests=tuple(named),
+                record_digests=named,
             )
         )
     return entries
@@ -351,13 +342,13 @@ JOIN evidence_disclosedrecord AS d ON d.owner_id = %s AND d.connection_id = n.co
 """
 
 COUNT_DOWN = """
--- Reduce the slack of streams by the records that an answer shows. Parameters: owner id, slack of a stream
--- that was never counted, grant ids, streams, records, that slack. One query per answer with records.
+-- Reduce the slack of streams, first {slack}, by the records that an answer shows. Parameters: owner id, grant
+-- ids, streams, records. One query per answer with records.
 INSERT INTO evidence_watch AS w (owner_id, grant_id, stream, slack)
-SELECT %s, n.grant_id, n.stream, %s::bigint - n.records
+SELECT %s, n.grant_id, n.stream, {slack} - n.records
 FROM unnest(%s::text[], %s::text[], %s::bigint[]) AS n(grant_id, stream, records)
 ORDER BY 2, 3
-ON CONFLICT (owner_id, grant_id, stream) DO UPDATE SET slack = w.slack + excluded.slack - %s::bigint
+ON CONFLICT (owner_id, grant_id, stream) DO UPDATE SET slack = w.slack + excluded.slack - {slack}
 RETURNING grant_id, stream, slack
 """
 
@@ -429,14 +420,14 @@ def _columns(keys: Sequence[RecordKey]) -> list[str]:
     return [text_array(key[column] for key in keys) for column in range(3)]
 
 
-def _insert(owner_id: str, entries: Sequence[LedgerEntry]) -> SQL:
+def _insert(owner_id: str, entries: Sequence[Disclosure]) -> SQL:
     # Integers as text, because the driver would prepare a statement for each of their sizes.
     rows = [
         (
             owner_id, each.entry_id, each.chain, each.at, each.client_id, each.token_id,
             each.request_id, each.route, each.covered, str(each.record_count),
             None if each.counted is None else str(each.counted), str(each.size_bytes),
-            bytes_array(each.record_digests), each.seal(),
+            bytes_array(map(bytes, each.record_digests)), make_seal(each),
         )
         for each in entries
     ]  # fmt: skip
@@ -453,10 +444,11 @@ def _count_down(owner_id: str, chains: dict[str, list[DisclosedItem]]) -> list[S
     )
     if not shown:
         return []
-    slack, streams = str(_initial_slack()), sorted(shown)
+    slack, streams = _initial_slack(), sorted(shown)
     columns = [text_array(each[column] for each in streams) for column in range(2)]
     records = text_array(str(shown[each]) for each in streams)
-    return [SQL(COUNT_DOWN, (owner_id, slack, *columns, records, slack))]
+    # A cluster sends a number after ON CONFLICT to a node only as a constant.
+    return [SQL(COUNT_DOWN.format(slack=slack), (owner_id, *columns, records))]
 
 
 def _initial_slack() -> int:

@@ -25,19 +25,18 @@ import orjson
 from django.core.cache import cache
 from django.utils import timezone
 
-from evidence.access.sql import SQL, fetch_all, select_owners
+from evidence.access.sql import SQL, fetch_all
 from evidence.ledger.checkpoints import (
     chain_heads,
-    entry_from_row,
     is_signed,
     last_checkpoint,
     parse_heads,
     signed_note,
     verifier_keys,
 )
-from evidence.ledger.entries import GENESIS, ChainHead, record_digest
+from evidence.ledger.entries import GENESIS, ChainHead, chain_digest, is_sealed, record_digest
 from evidence.models.ledger import Checkpoint, DisclosedRecord, Disclosure
-from evidence.models.owners import current_owner, present_owners
+from evidence.models.owners import current_owner, owners_of, present_owners
 
 BATCH_SIZE = 1_000
 MAX_UNSIGNED_AGE = timedelta(minutes=2)
@@ -134,7 +133,7 @@ def _chain_problems(head: ChainHead, report: VerificationReport) -> Iterator[Led
         if seq != expected:
             yield LedgerProblem(chain, expected, f"Rows {expected} to {seq - 1} are missing.")
             return
-        digest = entry_from_row(row).digest(previous, seq, bytes(row.seal))
+        digest = chain_digest(row, previous, seq)
         if digest != bytes(row.digest or b""):
             yield LedgerProblem(chain, seq, "The content of this row was changed.")
             return
@@ -154,7 +153,7 @@ def _unsigned_problems(owner_id: str, report: VerificationReport) -> Iterator[Le
         report.rows += 1
         report.unsigned += 1
         report.chain_names.add(row.chain)
-        if not entry_from_row(row).is_sealed(bytes(row.seal)):
+        if not is_sealed(row):
             message = (
                 f"A row of {row.at:%Y-%m-%d %H:%M:%S} UTC was changed, or added by somebody else."
             )
@@ -290,15 +289,6 @@ def _row(row: Disclosure) -> Json:
 VERIFY_EVERY = timedelta(days=1)
 UPKEEP_EVERY = timedelta(hours=1)
 
-SELECT_SIGNED = """
--- Return the owners whose last checkpoint is later than a time. Parameter: the time. One query across
--- owners.
-SELECT o.owner_id FROM evidence_owner AS o
-JOIN LATERAL (
-    SELECT c.at FROM evidence_checkpoint AS c WHERE c.owner_id = o.owner_id ORDER BY c.id DESC LIMIT 1
-) AS c ON c.at > %s
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerProof:
@@ -338,7 +328,7 @@ def ledger_proof(owner_id: str) -> LedgerProof:
 
 def owners_to_verify(now: datetime) -> list[str]:
     """Return the owners whose ledger has new entries, or was not verified by this process within a day."""
-    signed = {*select_owners(SELECT_SIGNED, [now - 2 * UPKEEP_EVERY])}
+    signed = {*owners_of(lambda: Checkpoint.unscoped.filter(at__gt=now - 2 * UPKEEP_EVERY))}
     owner_ids = present_owners().values_list("pk", flat=True)
     return [pk for pk in owner_ids if pk in signed or not _is_verified(pk, now)]
 

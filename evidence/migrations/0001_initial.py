@@ -7,7 +7,7 @@ by statements, and Django is told the state. Triggers freeze what is written onc
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
-from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.indexes import BrinIndex, GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import migrations
 from django.db.models import (
@@ -850,6 +850,7 @@ class Migration(migrations.Migration):
             ("size", BigIntegerField()),
             ("heads", TextField()),
             ("note", TextField()),
+            indexes=[BrinIndex(fields=["at"], name="checkpoint_at")],
         ),
         table(
             "Subscription",

@@ -5,7 +5,7 @@ names records by keyed digests. Erasing a record deletes only the row that has t
 """
 
 from django.contrib.postgres.fields import ArrayField
-from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.indexes import BrinIndex, GinIndex
 from django.db import models
 from typing_extensions import override
 
@@ -97,6 +97,10 @@ class Checkpoint(Owned):
     size = models.BigIntegerField()
     heads = models.TextField()
     note = models.TextField()
+
+    class Meta(Owned.Meta):
+        # Rows are added in the order of time.
+        indexes = [BrinIndex(fields=["at"], name="checkpoint_at")]
 
     @override
     def __str__(self) -> str:

@@ -9,10 +9,9 @@ from typing import TypeAlias
 
 from evidence import limits
 from evidence.access.gate import Gate
-from evidence.access.granted_streams import GrantedStream
-from evidence.access.record_parts import fetch_many_related, fetch_one_related
+from evidence.access.record_details import fetch_many_related, fetch_one_related
 from evidence.access.records import RecordKey, VisibleRecord, VisibleRecords
-from evidence.access.scope import Everything, FrozenRelation
+from evidence.access.scope import Everything, FrozenRelation, GrantedStream
 from evidence.declarations.declaration import Relation
 from evidence.declarations.values import key_text
 from evidence.errors import InvalidExpand

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from evidence.access.gate import Gate
-from evidence.access.granted_streams import has_own_time
 from evidence.access.ranking.matches import count_matches
 from evidence.access.ranking.vectors import StreamKey
 from evidence.access.record_counts import (
@@ -22,6 +21,7 @@ from evidence.errors import (
     StreamNotGranted,
 )
 from evidence.read import filters
+from evidence.read.filters import has_own_time
 from evidence.search import hybrid, lexical, semantic
 from evidence.search.analysis.query import Query, QueryError, parse
 from evidence.search.analysis.query_relaxation import match_any_word, without_stop_words

@@ -28,6 +28,8 @@ from evidence.search.semantic import SemanticSearchScope
 
 RANK_CONSTANT: Final = 10
 """Added to each rank, so that the first ranks do not decide alone."""
+LEXICAL_WEIGHT: Final = 3
+"""Matching words weigh so many times as much as similar meaning."""
 MILLIONTHS: Final = 1_000_000
 
 FusedKey = TypeVar("FusedKey", bound=tuple[str, ...])
@@ -37,7 +39,6 @@ def fuse_rankings(
     lexical: Sequence[FusedKey],
     semantic: Sequence[FusedKey],
     *,
-    lexical_weight: int,
     clear_winner: bool = False,
 ) -> list[tuple[FusedKey, int]]:
     """Return the keys of both rankings with their points, best first; ties in key order.
@@ -45,17 +46,17 @@ def fuse_rankings(
     The first lexical key counts twice if it is a ``clear_winner``, and then stays first.
     """
     points: dict[FusedKey, int] = {}
-    for ranking, weight in ((lexical, lexical_weight), (semantic, 1)):
+    for ranking, weight in ((lexical, LEXICAL_WEIGHT), (semantic, 1)):
         for rank, key in enumerate(ranking, 1):
             points[key] = points.get(key, 0) + weight * MILLIONTHS // (RANK_CONSTANT + rank)
     if clear_winner:
-        points[lexical[0]] += lexical_weight * MILLIONTHS // (RANK_CONSTANT + 1)
+        points[lexical[0]] += LEXICAL_WEIGHT * MILLIONTHS // (RANK_CONSTANT + 1)
     return sorted(points.items(), key=lambda item: (-item[1], item[0]))
 
 
 def has_clear_winner(hits: Sequence[Hit]) -> bool:
     """Return whether the first lexical hit has at least an eighth more points than the second."""
-    scores = [hit.rank.score for hit in hits[:2] if hit.rank is not None]
+    scores = [hit.candidate.score for hit in hits[:2] if hit.candidate is not None]
     return len(scores) == 1 or (len(scores) == 2 and scores[0] * 8 >= scores[1] * 9)
 
 
@@ -117,9 +118,8 @@ def _fused_page(
     by_words = {hit.key: hit for hit in lexical_result.hits}
     by_meaning = {passage[2:5]: passage for passage in passages}
     clear_winner = has_clear_winner(lexical_result.hits)
-    weight = scope.embedder.lexical_weight
     rankings = list(by_words), list(by_meaning)
-    fused = fuse_rankings(*rankings, lexical_weight=weight, clear_winner=clear_winner)
+    fused = fuse_rankings(*rankings, clear_winner=clear_winner)
     order = [(key, points) for key, points in fused if _hit_digest(key) not in before.shown]
     page_keys = order[: request.limit]
     semantic_only = [by_meaning[key] for key, _ in page_keys if key not in by_words]

@@ -5,14 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from evidence.access.ranking.matches import (
-    HitPosition,
-    Matches,
-    SearchHitKey,
-)
-from evidence.access.ranking.scores import StreamQuery
+from evidence.access.ranking.matches import Matches
+from evidence.access.ranking.scores import Candidate, StreamQuery
 from evidence.access.records import VisibleRecords
-from evidence.declarations.values import parse_instant
 from evidence.search.analysis.matcher import needs_verification
 from evidence.search.analysis.query import Leaf, Query
 from evidence.search.analysis.query_relaxation import has_operators, match_any_word
@@ -43,7 +38,7 @@ MOST_ANY_WORD = 5
 MAX_WEIGHTED_WORDS = 16
 """With more words, all have the weight 1, because each is counted."""
 UNCOUNTED_LIMIT = 100
-"""Records in which a phrase is verified at once, if its matches need no count."""
+"""Records in which a phrase is verified at once, if its matches are not counted."""
 UNCOUNTED_CANDIDATES = 400
 """Records that are ranked first if very many have the words of such a phrase; others if need be."""
 
@@ -57,7 +52,7 @@ class LexicalPage:
 
     limit: int
     newest_first: bool = False
-    after: HitPosition | None = None
+    after: Candidate | None = None
     counted: tuple[int, bool] | None = None
     shown: int = 0
     count_phrases: bool = True
@@ -193,23 +188,25 @@ class VerifiedPage:
 class _PageReader:
     """Verifies candidates in order until the page is full."""
 
-    def __init__(self, query: Query, matches: Matches, page: LexicalPage, *, max_read: int) -> None:
+    def __init__(
+        self, query: Query, matches: Matches, page: LexicalPage, *, max_read: int, counts: bool
+    ) -> None:
         self.hits: list[Hit] = []
         self.count = 0
         self.complete = True
         self.builder = HitBuilder(query)
         self._matches = matches
         self._max_hits = page.limit + 1
-        self._batch_size = CANDIDATE_BATCH_SIZE if page.count_phrases else UNCOUNTED_LIMIT
+        self._batch_size = CANDIDATE_BATCH_SIZE if counts else UNCOUNTED_LIMIT
         # A first page reads on to count its matches.
-        min_read = max_read if page.count_phrases else UNCOUNTED_LIMIT
+        min_read = max_read if counts else UNCOUNTED_LIMIT
         self._min_read = min_read if page.after is None else 0
 
     @property
     def is_full(self) -> bool:
         return len(self.hits) == self._max_hits
 
-    def read(self, candidates: Sequence[SearchHitKey]) -> bool:
+    def read(self, candidates: Sequence[Candidate]) -> bool:
         """Return whether all candidates were read; false if the page is full before their end.
 
         The order of words excludes most texts without the phrase. It is tested in the fields that the
@@ -231,17 +228,21 @@ class _PageReader:
 def _verified_hits(
     query: Query, matches: Matches, page: LexicalPage, *, from_text: bool
 ) -> VerifiedPage:
-    """Read candidates until the page is full. A first page of verified hits reads on to count them."""
+    """Read candidates until the page is full. A first page of verified hits reads on to count them.
+
+    It does not if there are too many candidates for an exact count.
+    """
     max_read = COUNT_LIMIT + 1 if from_text else page.limit + 1
-    reads_few = from_text and not page.count_phrases and matches.count > COUNT_LIMIT
-    limit = UNCOUNTED_CANDIDATES if reads_few else max_read
-    reader = _PageReader(query, matches, page, max_read=max_read)
+    has_too_many = from_text and matches.count > COUNT_LIMIT
+    limit = UNCOUNTED_CANDIDATES if has_too_many else max_read
+    counts = page.count_phrases and not has_too_many
+    reader = _PageReader(query, matches, page, max_read=max_read, counts=counts)
     candidates = matches.hits(limit=limit, after=page.after)
     is_read = reader.read(candidates)
     if is_read and len(candidates) == limit < max_read:
         is_read = not reader.is_full
         if is_read:
-            others = matches.hits(limit=max_read - limit, after=candidates[-1].rank)
+            others = matches.hits(limit=max_read - limit, after=candidates[-1])
             is_read = reader.read(others)
             candidates += others
     exhausted = is_read and len(candidates) < max_read and not reader.builder.exhausted
@@ -259,13 +260,12 @@ def needs_text_check(query: Query, plans: Sequence[StreamQuery]) -> bool:
 
 def encode_position(hit: Hit) -> CursorState:
     """Return the position of a lexical hit as JSON."""
-    rank = hit.rank
-    if rank is None:
+    found = hit.candidate
+    if found is None:
         raise TypeError("a semantic hit has no lexical position")
-    at = None if rank.at is None else rank.at.isoformat()
-    ids = {"c": rank.connection_id, "s": rank.stream, "r": rank.record_key}
-    return {"n": rank.score, "t": at, **ids}
+    ids = {"c": found.connection_id, "s": found.stream, "r": found.record_key}
+    return {"n": found.score, "t": found.at, **ids}
 
 
-def decode_position(state: Mapping[str, Any]) -> HitPosition:
-    return HitPosition(state["n"], parse_instant(state["t"]), state["c"], state["s"], state["r"])
+def decode_position(state: Mapping[str, Any]) -> Candidate:
+    return Candidate(-1, state["n"], state["t"], state["c"], state["s"], state["r"])

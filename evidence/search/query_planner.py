@@ -10,11 +10,10 @@ from django.utils import timezone
 from django.utils.dates import MONTHS, WEEKDAYS
 from django.utils.translation import trans_real
 
-from evidence.access.granted_streams import GrantedStream
 from evidence.access.ranking.matches import CodedStream
 from evidence.access.ranking.scores import CompiledQuery, StreamQuery
 from evidence.access.records import VisibleRecords
-from evidence.access.scope import ConnectionFacts, TimeRange
+from evidence.access.scope import ConnectionFacts, GrantedStream, TimeRange
 from evidence.access.sql import SQL, in_time_range, join_sql
 from evidence.declarations.storage_layout import in_code_order, owner_code
 from evidence.models.owners import current_owner

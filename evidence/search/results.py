@@ -6,10 +6,11 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any, Final, Protocol, TypeAlias
 
-from evidence.access.ranking.matches import HitPosition, Match, Matches
+from evidence.access.ranking.matches import Match, Matches
+from evidence.access.ranking.scores import Candidate
 from evidence.access.ranking.vectors import NearestPassage, StreamKey
 from evidence.access.records import VisibleRecord, VisibleRecords
-from evidence.declarations.roles import field_text
+from evidence.declarations.declaration import field_text
 from evidence.search.analysis.highlighter import Passage, best_passages
 from evidence.search.analysis.matcher import (
     Verifier,
@@ -59,14 +60,14 @@ class Excerpt:
 class Hit:
     """A record found by its words, by its meaning, or by both.
 
-    ``query`` and ``rank`` are the lexical match and its position, ``near`` is the nearest passage,
+    ``query`` and ``candidate`` are the lexical match and its place, ``near`` is the nearest passage,
     and ``fused`` the points of both rankings.
     """
 
     visible: VisibleRecords
     record: VisibleRecord
     query: Query | None = None
-    rank: HitPosition | None = None
+    candidate: Candidate | None = None
     near: NearestPassage | None = None
     fused: int | None = field(default=None, kw_only=True)
     work: WorkLimit = field(default_factory=WorkLimit, kw_only=True, compare=False)
@@ -135,7 +136,7 @@ class HitBuilder:
             by_languages.setdefault(languages, []).append(match)
         dropped = {id(match) for group in by_languages.items() for match in self._dropped(*group)}
         return [
-            Hit(match.visible, match.record, self.query, match.rank, work=self._excerpts)
+            Hit(match.visible, match.record, self.query, match.candidate, work=self._excerpts)
             for match in matches
             if id(match) not in dropped
         ]

@@ -16,17 +16,20 @@ from evidence.declarations.schema_validation import child_path
 from evidence.declarations.values import parse_instant
 from evidence.models.owners import current_owner
 from evidence.models.records import RecordChange
-from evidence.write import app_data, copy_format, rows, vectors
-from evidence.write.derivation import (
+from evidence.write import app_data, rows, vectors
+from evidence.write.locks import LockedConnection, save_change_numbers
+from evidence.write.ndjson import LineRejectedError, NdjsonLine, Receipt, ReceiptCode, parse_object
+from evidence.write.rows import (
+    CountChange,
     Derived,
+    RecordId,
+    Row,
     StoredRecord,
     derive,
     emitted_times,
     record_row,
+    save_counts,
 )
-from evidence.write.locks import LockedConnection, save_change_numbers
-from evidence.write.ndjson import LineRejectedError, NdjsonLine, Receipt, ReceiptCode, parse_object
-from evidence.write.rows import CountChange, RecordId, save_counts
 from evidence.write.targets import Target, TargetRegistry
 
 # Exports contain `connector_key` and `type`; the connection already implies both.
@@ -288,19 +291,17 @@ class ChangeSet:
     now: datetime
     records: dict[RecordId, StoredRecord]
     existing_ids: Collection[RecordId] = field(init=False)
-    record_rows: dict[RecordId, bytes | None] = field(default_factory=dict)
-    search_rows: dict[RecordId, bytes | None] = field(default_factory=dict)
+    record_rows: dict[RecordId, Row | None] = field(default_factory=dict)
+    search_rows: dict[RecordId, Row | None] = field(default_factory=dict)
     stale_vectors: dict[RecordId, set[str] | None] = field(default_factory=dict)
     new_times: dict[RecordId, datetime | None] = field(default_factory=dict)
-    change_rows: list[bytes] = field(default_factory=list)
+    change_rows: list[Row] = field(default_factory=list)
     counts: dict[tuple[str, str], CountChange] = field(
         default_factory=lambda: defaultdict(CountChange)
     )
-    _recorded_at: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         self.existing_ids = frozenset(self.records)
-        self._recorded_at = copy_format.timestamp(self.now)
 
     def create(self, ref: RecordId, version: RecordVersion) -> None:
         """Add a record that does not exist."""
@@ -397,17 +398,16 @@ class ChangeSet:
     ) -> int:
         seq = self.connections[ref.connection_id].next_seq()
         self.change_rows.append(
-            b"%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n"
-            % (
-                copy_format.text(current_owner()),
-                copy_format.text(ref.connection_id),
+            (
+                current_owner(),
+                ref.connection_id,
                 seq,
-                copy_format.text(ref.stream),
-                copy_format.text(ref.record_key),
-                kind.value.encode(),
-                copy_format.text_array(changed),
-                copy_format.timestamp(consent_time),
-                self._recorded_at,
+                ref.stream,
+                ref.record_key,
+                kind.value,
+                list(changed) or None,
+                consent_time,
+                self.now,
             )
         )
         return seq

@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from evidence import limits
-from evidence.declarations.roles import normalize_identity
+from evidence.declarations.declaration import normalize_identity
 from evidence.errors import ConnectionNotFound, InvalidRequest, NotFound, StreamNotDeclared
 from evidence.models.connections import UNIQUE_NAME, CollectorState, Connection
 from evidence.models.sources import Source, load_declarations

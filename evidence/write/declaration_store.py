@@ -150,7 +150,7 @@ def _recompute_records(
 
 
 def _recount_freshness(source: Source, previous: SourceDeclaration, row: SourceDeclaration) -> None:
-    """Recount the freshness of each stream whose load_declarations fields changed."""
+    """Recount the freshness of each stream whose declared fields changed."""
     documents = load_declarations([previous.pk, row.pk])
     previous_streams = documents[previous.pk].declaration.streams
     connection_ids = Connection.unscoped.filter(source=source).values_list("pk", flat=True)

@@ -24,7 +24,7 @@ MEASURE_SECONDS = 30.0
 SELECT_SIZES: Final = """
 -- Estimate the bytes of one table by connection of an owner. One query.
 -- Parameters: rows to read of each stream, owner id.
-SELECT s.connection_id, sum(s.record_count * x.bytes)::bigint
+SELECT s.connection_id, coalesce(sum(s.record_count * x.bytes), 0)::bigint
 FROM evidence_streamstate s
 CROSS JOIN LATERAL (
     SELECT sum(y.bytes)::float / count(DISTINCT y.record_key) AS bytes

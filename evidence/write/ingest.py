@@ -102,7 +102,7 @@ MAX_RECEIPTS = 10_000
 
 
 @dataclass(slots=True)
-class IngestResult:
+class IngestResult(WriteResult):
     """Outcome of all lines so far.
 
     ``by_code`` counts lines that were not stored and ``receipts`` lists the first of them;
@@ -112,21 +112,10 @@ class IngestResult:
 
     lines: int = 0
     size: int = 0
-    created: int = 0
-    updated: int = 0
-    deleted: int = 0
-    unchanged: int = 0
     duplicates: int = 0
     times_not_used: int = 0
     by_code: Counter[ReceiptCode] = field(default_factory=Counter)
-    receipts: list[Receipt] = field(default_factory=list)
     notices: list[Receipt] = field(default_factory=list)
-    new_lines: list[int] = field(default_factory=list)
-    changed_lines: list[int] = field(default_factory=list)
-
-    @property
-    def written(self) -> int:
-        return self.created + self.updated + self.deleted
 
     @property
     def accepted(self) -> int:
@@ -212,7 +201,7 @@ def _ingest(
         result = _write(batch, run)
         _add_batch(outcome, batch, result, on_receipt)
         with storage_errors():
-            maintenance.note(result.rows, run.first_seq.keys())
+            maintenance.note(result.written, run.first_seq.keys())
         if on_progress is not None:
             on_progress(outcome)
     with storage_errors():
@@ -231,10 +220,7 @@ def _add_batch(
 ) -> None:
     outcome.lines += batch.lines
     outcome.size += batch.size
-    outcome.created += result.created
-    outcome.updated += result.updated
-    outcome.deleted += result.deleted
-    outcome.unchanged += result.unchanged
+    outcome.add_counts(result)
     outcome.new_lines, outcome.changed_lines = result.new_lines, result.changed_lines
     receipts = sorted(batch.receipts + result.receipts, key=lambda receipt: receipt.line)
     rejected = {receipt.line for receipt in receipts if receipt.code not in NOTICES}

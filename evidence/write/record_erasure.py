@@ -198,11 +198,10 @@ def delete_record(
     return existed
 
 
-def delete_stream(connection_id: str, *, stream: str, now: datetime, suppress: bool = False) -> int:
+def delete_stream(connection_id: str, *, stream: str, now: datetime) -> int:
     """Erase every record of a stream with a tombstone each, in batches. Returns their number.
 
-    ``suppress`` is as for ``erase_record``; other records can still be imported. Call again after
-    an interruption. Raises ``ConnectionNotFound``.
+    Call again after an interruption. Raises ``ConnectionNotFound``.
     """
     erased = 0
     while True:
@@ -211,10 +210,7 @@ def delete_stream(connection_id: str, *, stream: str, now: datetime, suppress: b
             refs = rows.record_ids(connection_id, stream, limit=BATCH_SIZE)
             if not refs:
                 return erased
-            erased += len(_delete(locked, refs, suppress=suppress, now=now))
-            if suppress:
-                _clear_undeclared_names(locked, stream, [ref.record_key for ref in refs])
-                suppress_keys(refs, now)
+            erased += len(_delete(locked, refs, suppress=False, now=now))
 
 
 def erase_connection(connection_id: str) -> int:

@@ -17,9 +17,8 @@ from evidence.models.connections import Connection, StreamState
 from evidence.models.owners import current_owner, owners_of
 from evidence.search.analysis import VERSION
 from evidence.write import app_data, rows, vectors
-from evidence.write.derivation import StoredRecord, derive, record_row
 from evidence.write.locks import lock_connections
-from evidence.write.rows import RecordId
+from evidence.write.rows import Derived, RecordId, StoredRecord, derive, record_row
 from evidence.write.targets import Target, connection_targets
 
 RECOMPUTE_BATCH_SIZE = 500
@@ -36,15 +35,9 @@ def recompute_stream(target: Target) -> Iterator[int]:
     while page := rows.load_page(
         target.connection_id, target.stream.name, after=after, limit=RECOMPUTE_BATCH_SIZE
     ):
-        derived = {
-            ref: derive(target, key=ref.record_key, data=state.data) for ref, state in page.items()
-        }
+        derived = _index(target, page)
         rows.delete_records(page)
-        rows.delete_search_texts(page)
-        rows.add_records(record_row(derived[ref], state) for ref, state in page.items())
-        rows.add_search_texts(
-            columns.search for columns in derived.values() if columns.search is not None
-        )
+        rows.add_records(map(record_row, derived, page.values()))
         after = max(ref.record_key for ref in page)
         yield len(page)
 
@@ -254,10 +247,12 @@ def _load_progress(row: Connection) -> _Progress:
     return saved if is_current else start
 
 
-def _index(target: Target, page: dict[RecordId, StoredRecord]) -> None:
+def _index(target: Target, page: dict[RecordId, StoredRecord]) -> list[Derived]:
+    """Replace the search text of records, and return their derived columns."""
     derived = [derive(target, key=ref.record_key, data=state.data) for ref, state in page.items()]
     rows.delete_search_texts(page)
     rows.add_search_texts(columns.search for columns in derived if columns.search is not None)
+    return derived
 
 
 def _save_progress(row: Connection, progress: _Progress) -> None:

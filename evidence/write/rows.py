@@ -1,21 +1,204 @@
-"""SQL that reads, inserts and deletes records and stream counters.
+"""Compute derived columns, and read, insert and delete rows of records and stream counters.
+
+Derived columns depend only on data and target, so any thread can compute them, again whenever a
+declaration changes.
 
 Writers lock the connection and know which rows exist, so there is no staging table and no upsert:
 new rows are copied into their table, and a replaced row is deleted first.
 """
 
+import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 from django.db import connection
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+from psycopg.types.json import Jsonb
+from psycopg.types.numeric import Int2
+from typing_extensions import override
 
+from evidence.declarations.declaration import TITLE_ROLE, StreamDeclaration, field_text
+from evidence.declarations.storage_layout import (
+    in_code_order,
+    link_columns,
+    owner_code,
+    typed_columns,
+)
+from evidence.declarations.values import declared_time, sort_key
 from evidence.models.owners import current_owner
-from evidence.write.copy_format import copy_binary_rows, copy_rows
-from evidence.write.derivation import StoredRecord
+from evidence.search.analysis import VERSION
+from evidence.search.analysis.tsquery import EncodedLexemes, IndexedField, encode_lexemes
+from evidence.write.targets import Target
+
+
+class StoredRecord(NamedTuple):
+    """The stored version of a record.
+
+    ``field_emitted`` maps fields older than ``emitted_at`` to their own time in ISO format;
+    ``change_seq`` is the number of the latest change.
+    """
+
+    data: Mapping[str, Any]
+    emitted_at: datetime
+    field_emitted: Mapping[str, str]
+    consent_time: datetime | None
+    change_seq: int
+
+
+def changed_fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return the top-level fields that differ, including added and removed ones."""
+    if _canonical(old) == _canonical(new):
+        return []
+    return [
+        name
+        for name in {**old, **new}
+        if name not in old or name not in new or not json_equal(old[name], new[name])
+    ]
+
+
+def json_equal(left: object, right: object) -> bool:
+    """Return whether two JSON values are equal in the sense of jsonb."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(
+            json_equal(left[name], right[name]) for name in left
+        )
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(json_equal, left, right))
+    return isinstance(left, bool) == isinstance(right, bool) and left == right
+
+
+def emitted_times(
+    state: StoredRecord, *, data: Mapping[str, Any], changed: list[str], emitted_at: datetime
+) -> tuple[datetime, dict[str, str]]:
+    """Return ``emitted_at`` and ``field_emitted`` of a record updated to ``data``.
+
+    Unchanged fields keep their times. ``emitted_at`` is the latest time of all fields, even if
+    lines arrive out of order.
+    """
+    latest = max([emitted_at, *_unchanged_times(state, data, changed)])
+    times = {name: state.field_emitted.get(name, _iso(state.emitted_at)) for name in data}
+    times |= dict.fromkeys(set(changed) & data.keys(), _iso(emitted_at))
+    row_time = _iso(latest)
+    return latest, {name: time for name, time in times.items() if time != row_time}
+
+
+def _unchanged_times(
+    state: StoredRecord, data: Mapping[str, Any], changed: list[str]
+) -> list[datetime]:
+    unchanged = data.keys() - changed
+    own = [
+        datetime.fromisoformat(state.field_emitted[n])
+        for n in unchanged & state.field_emitted.keys()
+    ]
+    return [*own, state.emitted_at] if unchanged - state.field_emitted.keys() else own
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()
+
+
+def _canonical(value: object) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+BODY_WEIGHT = 1.0
+TITLE_WEIGHT = 2.0
+"""A title describes a record better than its body does (design, section 6)."""
+
+
+Row: TypeAlias = tuple[Any, ...]
+"""The values of a row of a table, in the order of its columns."""
+
+
+class Derived(NamedTuple):
+    """Derived columns of a record.
+
+    ``row`` ends with the links; ``search`` is the row of the search text, or None if the stream is not
+    searchable.
+    """
+
+    consent_time: datetime | None
+    row: Row
+    search: Row | None
+
+
+def derive(target: Target, *, key: str, data: Mapping[str, Any]) -> Derived:
+    """Compute the columns of a record that do not depend on its history."""
+    stream, layout = target.stream, target.layout
+    consent_time = _consent_time(stream, data)
+    typed = typed_columns(layout, data, fields=stream.fields)
+    row = (
+        target.owner_id,
+        target.connection_id,
+        stream.name,
+        key,
+        _jsonb(data),
+        _sort_key(stream, data),
+        consent_time,
+        # psycopg dumps no lists of mixed types.
+        [None if each is None else Decimal(each) for each in typed.numbers] or None,
+        typed.times or None,
+        typed.words or None,
+        *link_columns(layout, data),
+    )
+    search = _search(target, key, data, consent_time) if layout["search"] else None
+    return Derived(consent_time, row, search)
+
+
+def record_row(derived: Derived, state: StoredRecord) -> Row:
+    """Return the complete row of a record, in the column order of ``RECORD_COLUMNS``."""
+    times = _jsonb(state.field_emitted) if state.field_emitted else None
+    return (*derived.row, state.emitted_at, times, state.change_seq)
+
+
+def _jsonb(value: Mapping[str, Any]) -> Jsonb:
+    return Jsonb(value, dumps=orjson.dumps)
+
+
+def _consent_time(stream: StreamDeclaration, data: Mapping[str, Any]) -> datetime | None:
+    name = stream.consent_time_field
+    return None if name is None else declared_time(stream.fields[name], data.get(name))
+
+
+def _sort_key(stream: StreamDeclaration, data: Mapping[str, Any]) -> str | None:
+    if stream.cursor_field is None:
+        return None
+    return sort_key(stream.fields[stream.cursor_field], value=data.get(stream.cursor_field))
+
+
+def _search(target: Target, key: str, data: Mapping[str, Any], authored_at: datetime | None) -> Row:
+    """Index every field that was ever searchable, because its code is never reused."""
+    owner = owner_code(target.owner_id)
+    fields = [
+        IndexedField(owner + code, text, _weight(target.stream, field))
+        for field, code in target.layout["search"].items()
+        if (text := field_text(data.get(field)))
+    ]
+    codes = target.layout["search"].values()
+    lexemes = encode_lexemes(fields, languages=target.languages, codes=len(codes))
+    orders = [lexemes.orders.get(owner + code, b"") for code in in_code_order(codes)]
+    return (
+        target.owner_id,
+        target.connection_id,
+        target.stream.name,
+        key,
+        lexemes,
+        orders,
+        authored_at,
+        Int2(VERSION),
+    )
+
+
+def _weight(stream: StreamDeclaration, field: str) -> float:
+    declared = stream.fields.get(field)
+    return TITLE_WEIGHT if declared and declared.role == TITLE_ROLE else BODY_WEIGHT
+
 
 RECORD_COLUMNS = (
     "evidence_record (owner_id, connection_id, stream, record_key, data, sort_key, consent_time, numbers,"
@@ -136,16 +319,41 @@ def delete_blobs(refs: Iterable[RecordId]) -> None:
     _delete("evidence_blob", refs)
 
 
-def add_records(rows: Iterable[bytes]) -> None:
+def add_records(rows: Iterable[Row]) -> None:
     copy_rows(RECORD_COLUMNS, rows)
 
 
-def add_search_texts(rows: Iterable[bytes]) -> None:
-    copy_binary_rows(SEARCH_COLUMNS, rows)
+def add_search_texts(rows: Iterable[Row]) -> None:
+    copy_rows(SEARCH_COLUMNS, rows, is_binary=True)
 
 
-def add_changes(rows: Iterable[bytes]) -> None:
+def add_changes(rows: Iterable[Row]) -> None:
     copy_rows(CHANGE_COLUMNS, rows)
+
+
+def copy_rows(columns: str, rows: Iterable[Row], *, is_binary: bool = False) -> None:
+    """Copy rows into ``columns``, a constant ``table (columns)``; numbers need exact types in binary."""
+    values = list(rows)
+    if not values:
+        return
+    statement = f"COPY {columns} FROM STDIN" + " (FORMAT BINARY)" * is_binary
+    # Django does not wrap the database errors of `copy`.
+    with connection.wrap_database_errors, connection.cursor() as cursor:
+        cursor.adapters.register_dumper(EncodedLexemes, _LexemesDumper)
+        with cursor.copy(statement) as copy:
+            for row in values:
+                copy.write_row(row)
+
+
+class _LexemesDumper(Dumper):
+    """Encodes a tsvector without positions: PostgreSQL parses its text form much slower."""
+
+    format = Format.BINARY
+    oid = 3614
+
+    @override
+    def dump(self, lexemes: EncodedLexemes) -> bytes:
+        return struct.pack(">i", lexemes.total) + lexemes.text.encode()
 
 
 def _delete(table: str, refs: Iterable[RecordId]) -> None:

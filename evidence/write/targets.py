@@ -1,6 +1,6 @@
 """Load the streams that an import may write to, once per import."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,9 +47,10 @@ class Target:
 class TargetRegistry:
     """Every stream an import may write to. ``find`` makes no query, so any thread can call it."""
 
-    def __init__(self, connections: Mapping[str, Connection]) -> None:
-        self._connections = connections
-        self._declared = _load_declarations(connections)
+    def __init__(self, connections: Iterable[Connection]) -> None:
+        self._connections = {each.connection_id: each for each in connections}
+        pks = {each.source.current_declaration_id for each in self._connections.values()}
+        self._declared = load_declarations(pk for pk in pks if pk is not None)
         self._targets: dict[tuple[str, str], Target] = {}
 
     def find(self, connection_id: str, *, stream: str) -> Target:
@@ -94,9 +95,7 @@ def connection_targets(connection: Connection) -> Iterator[Target]:
 
 def load_all_targets(owner_id: str) -> TargetRegistry:
     """Load all connections of the owner, in two queries."""
-    return TargetRegistry(
-        {connection.connection_id: connection for connection in _load_connections(owner_id)}
-    )
+    return TargetRegistry(Connection.unscoped.select_related("source").filter(owner_id=owner_id))
 
 
 def load_one_target(owner_id: str, *, connection_id: str, stream: str) -> TargetRegistry:
@@ -104,11 +103,8 @@ def load_one_target(owner_id: str, *, connection_id: str, stream: str) -> Target
 
     Raises ``ConnectionNotFound``, ``ConnectionNotWritable`` or ``StreamNotDeclared``.
     """
-    connections = {
-        connection.connection_id: connection
-        for connection in _load_connections(owner_id, connection_id)
-    }
-    registry = TargetRegistry(connections)
+    connections = Connection.unscoped.select_related("source").filter(owner_id=owner_id)
+    registry = TargetRegistry(connections.filter(connection_id=connection_id))
     try:
         registry.find(connection_id, stream=stream)
     except LineRejectedError as error:
@@ -122,15 +118,3 @@ _ERRORS: Mapping[ReceiptCode, tuple[type[ApiException], str]] = {
     ReceiptCode.CONNECTION_NOT_WRITABLE: (ConnectionNotWritable, "connection_id"),
     ReceiptCode.STREAM_NOT_DECLARED: (StreamNotDeclared, "stream"),
 }
-
-
-def _load_connections(owner_id: str, connection_id: str | None = None) -> Iterator[Connection]:
-    rows = Connection.unscoped.select_related("source").filter(owner_id=owner_id)
-    if connection_id is not None:
-        rows = rows.filter(connection_id=connection_id)
-    yield from rows
-
-
-def _load_declarations(connections: Mapping[str, Connection]) -> dict[int, StoredDeclaration]:
-    pks = {connection.source.current_declaration_id for connection in connections.values()}
-    return load_declarations(pk for pk in pks if pk is not None)

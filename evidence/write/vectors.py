@@ -4,7 +4,7 @@ Embeddings are computed independently of imports.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 import orjson
 from django.db import ProgrammingError, connection, transaction
 
-from evidence.declarations.roles import field_text
+from evidence.declarations.declaration import field_text
 from evidence.models.connections import Connection, EmbeddedStream
 from evidence.models.owners import across_owners, current_owner
 from evidence.search.embedding import Embedder, PassageRange, Vector, split_passages
-from evidence.write import copy_format
-from evidence.write.copy_format import copy_binary_rows
 from evidence.write.locks import lock_connections
-from evidence.write.rows import RecordId
+from evidence.write.rows import RecordId, Row, copy_rows
 from evidence.write.targets import Target, connection_targets
 
 PARTITIONS = 8
@@ -144,10 +142,6 @@ def delete_stream_vectors(connection_id: str, stream: str | None = None) -> None
             " WHERE owner_id = %s AND connection_id = %s AND (%s::text IS NULL OR stream = %s)",
             [current_owner(), connection_id, stream, stream],
         )
-
-
-def add_vectors(rows: Iterable[bytes]) -> None:
-    copy_binary_rows(COLUMNS, rows)
 
 
 def _query_value(statement: str) -> object:
@@ -311,23 +305,28 @@ def _store(target: Target, texts: list[FieldText], vectors: Passages) -> None:
             text.field
         )
     delete_vectors(stale)
-    add_vectors(
-        _row(target, text, number, part, vector)
-        for text in unchanged
-        for number, (part, vector) in enumerate(vectors[text.record_key, text.field])
+    copy_rows(
+        COLUMNS,
+        (
+            _row(target, text, number, part, vector)
+            for text in unchanged
+            for number, (part, vector) in enumerate(vectors[text.record_key, text.field])
+        ),
     )
 
 
 def _row(
     target: Target, text: FieldText, number: int, part: PassageRange, vector: Vector | None
-) -> bytes:
-    return copy_format.binary_row(
-        copy_format.binary_text(target.owner_id),
-        copy_format.binary_text(target.connection_id),
-        copy_format.binary_text(target.stream.name),
-        copy_format.binary_text(text.record_key),
-        copy_format.binary_text(text.field),
-        *map(copy_format.binary_integer, (number, part.start, part.end)),
-        copy_format.binary_timestamp(text.consent_time),
-        copy_format.binary_halfvec(vector),
+) -> Row:
+    return (
+        target.owner_id,
+        target.connection_id,
+        target.stream.name,
+        text.record_key,
+        text.field,
+        number,
+        part.start,
+        part.end,
+        text.consent_time,
+        None if vector is None else str([float(each) for each in vector]),
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, DataError, transaction
 from django.db.models import F
 
 from evidence import limits
@@ -20,9 +20,9 @@ from evidence.errors import IngestStorageError
 from evidence.models.connections import Connection, StreamState
 from evidence.write import rows
 from evidence.write.batches import ChangeSet, Op, PreparedRecord, RecordVersion, validate
-from evidence.write.derivation import StoredRecord, changed_fields, derive
 from evidence.write.locks import LockedConnection, lock_connections
 from evidence.write.ndjson import LineRejectedError, Receipt, ReceiptCode
+from evidence.write.rows import StoredRecord, changed_fields, derive
 from evidence.write.stored_keys import (
     find_erased_twins,
     find_suppressed,
@@ -67,14 +67,17 @@ class WriteResult:
     changed_lines: list[int] = field(default_factory=list)
 
     @property
-    def rows(self) -> int:
+    def written(self) -> int:
         return self.created + self.updated + self.deleted
 
-    def __iadd__(self, other: "WriteResult") -> "WriteResult":
+    def add_counts(self, other: "WriteResult") -> None:
         self.created += other.created
         self.updated += other.updated
         self.deleted += other.deleted
         self.unchanged += other.unchanged
+
+    def __iadd__(self, other: "WriteResult") -> "WriteResult":
+        self.add_counts(other)
         self.receipts += other.receipts
         self.new_lines += other.new_lines
         self.changed_lines += other.changed_lines
@@ -106,7 +109,8 @@ def write_batch(records: Sequence[PreparedRecord], *, run: IngestRun) -> WriteRe
             with transaction.atomic():
                 return _write(records, run)
         except DatabaseError as error:
-            if not _sqlstate(error).startswith(_VALUE_ERRORS):
+            # psycopg refuses some values itself, without a SQLSTATE.
+            if not (isinstance(error, DataError) or _sqlstate(error).startswith(_VALUE_ERRORS)):
                 raise
     if len(records) == 1:
         return WriteResult(receipts=[Receipt(records[0].entry.line, ReceiptCode.NOT_STORABLE)])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from evidence.declarations.roles import is_outgoing
+from evidence.declarations.declaration import is_outgoing
 from importers.core import file_texts
 from importers.core.file_texts import add_attachment, detect_media_type
 from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, record_key

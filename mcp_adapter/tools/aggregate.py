@@ -6,11 +6,11 @@ from evidence import limits
 from evidence.item_lines import group_line, next_call, origin_mark
 from evidence.page_cutter import cut_group, dumps, largest_that_fits
 from evidence.parameters import Aggregate
-from mcp_adapter.errors import AdapterError
 from mcp_adapter.tool import (
     AGGREGATE_BUDGET,
     PAGE_BUDGET,
     STREAM,
+    AdapterError,
     Arguments,
     Budget,
     Call,

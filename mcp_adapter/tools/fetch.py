@@ -22,9 +22,9 @@ from evidence.page_cutter import (
     shrink_record,
 )
 from evidence.parameters import GetRecord
-from mcp_adapter.errors import AdapterError
 from mcp_adapter.tool import (
     READ_BUDGET,
+    AdapterError,
     Budget,
     Call,
     Result,
@@ -242,7 +242,8 @@ def run(call: Call) -> Result:
     ]
     body = call.get_json(record_path(ref), params)
     ref = resolve_record(ref, body)
-    url = record_url(call.public_url, ref)
+    page, path = record_url(call.public_url, ref), f"{call.public_url}{record_path(ref)}"
+    url = page if call.rest.has_pages else path
     record = FetchedRecord(call.arguments["id"], record_ids.format_id(ref), url, body)
     result = _fit_text(record, budget, least=_MIN_TEXT_CHARS)
     if result is None:

@@ -7,10 +7,10 @@ from evidence.item_lines import origin_mark
 from evidence.page_cutter import dumps, largest_that_fits
 from evidence.parameters import ReadFieldWindow
 from mcp_adapter import resources
-from mcp_adapter.errors import AdapterError
 from mcp_adapter.resources import FieldWindow, read_window
 from mcp_adapter.tool import (
     READ_BUDGET,
+    AdapterError,
     Arguments,
     Call,
     Result,

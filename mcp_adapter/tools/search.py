@@ -14,14 +14,15 @@ from evidence.item_lines import (
 )
 from evidence.page_cutter import dumps
 from evidence.parameters import Search
-from mcp_adapter.errors import AdapterError, error_from_response
 from mcp_adapter.rest import Params
 from mcp_adapter.tool import (
     SEARCH_BUDGET,
+    AdapterError,
     Arguments,
     Call,
     Result,
     Tool,
+    error_from_response,
     limit_params,
     max_bytes_argument,
     own_text,
@@ -103,6 +104,12 @@ def _build(page: dict[str, Any], call: Call, *, lean: bool = False) -> Result:
         hit_entry(hit, public_url=call.public_url, position=position)
         for position, hit in enumerate(hits)
     ]
+    if not call.rest.has_pages:
+        paths = [hit.get("record_url", "") for hit in hits]
+        entries = [
+            entry | {"url": f"{call.public_url}{path}"}
+            for entry, path in zip(entries, paths, strict=True)
+        ]
     steps = {"next": _next_steps(page, hits, call.arguments, lean=lean)}
     match = page.get("meta", {}).get("match")
     said = {"match": match} if match == "any_word" else {}

@@ -36,11 +36,10 @@ from typing_extensions import override
 from evidence.access.crypto import keys_for
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
-from evidence.access.records import VisibleRecord, VisibleRecords
+from evidence.access.records import VisibleRecord, VisibleRecords, get_record, read_page
 from evidence.errors import ApiException
 from evidence.ledger.checkpoints import chain_heads
 from evidence.models.owners import Owner, acting_for
-from evidence.read import records as reading
 from evidence.read.search import search
 from evidence.search.results import SearchRequest
 from operations.backup.keys import BackupError, WrongKeyError
@@ -345,12 +344,10 @@ def _owner_answers(owner_id: str) -> Iterator[tuple[str, str]]:
 def _stream_answers(gate: Gate, visible: VisibleRecords) -> Iterator[tuple[str, str]]:
     [connection] = visible.connections
     name = f"{connection.connection_id}/{visible.stream.name}"
-    records = reading.page(
-        visible, limit=MAX_RECORDS, descending=True, after=None, where=()
-    ).records
+    records = read_page(visible, limit=MAX_RECORDS, descending=True, after=None, where=()).records
     yield f"list {name}", _hash([_content(record) for record in records])
     for record in records[:1]:
-        yield f"get {name}", _hash(_content(reading.get(visible, record.record_key)))
+        yield f"get {name}", _hash(_content(get_record(visible, record.record_key)))
     title = visible.stream.title_field
     titles = [str(record.data.get(title, "")) for record in records if title is not None]
     words = (word for text in titles for word in text.split())

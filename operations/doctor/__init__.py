@@ -86,7 +86,7 @@ def _run_step(step: Step, state: ProbeState, findings: Sequence[Finding]) -> Fin
         tried = next(other.tried for other in STEPS if other.name == missing[0])
         return _skipped(step, f"“{tried}” did not finish.")
     if step.name in STEPS_WITH_TOKEN and state.bearer is None:
-        return _skipped(step, "Set PDPP_ACCESS_TOKEN to a grant's token.")
+        return _skipped(step, "Set PDPP_MCP_TOKEN to a grant's token.")
     try:
         seen = step.run(state)
     except StepSkippedError as error:

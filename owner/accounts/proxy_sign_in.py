@@ -8,7 +8,6 @@ ten minutes in its session. Signing in counts as one, but not signing in through
 
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, REDIRECT_FIELD_NAME
@@ -76,7 +75,7 @@ def is_confirmed_recently(request: HttpRequest) -> bool:
 
 def confirmation_url(next_url: str) -> str:
     """Return the address of the page that asks, and then leads to `next_url`."""
-    return f"{reverse('confirm')}?{urlencode({REDIRECT_FIELD_NAME: next_url})}"
+    return reverse("confirm", query={REDIRECT_FIELD_NAME: next_url})
 
 
 PROTECTED = frozenset((

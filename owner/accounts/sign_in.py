@@ -2,7 +2,6 @@
 
 import base64
 from typing import Any, cast
-from urllib.parse import urlencode
 
 import segno
 from django import forms
@@ -51,7 +50,13 @@ from owner.accounts.proxy_sign_in import (
     mark_confirmed,
     needs_confirmation,
 )
-from owner.permissions import is_owner, is_owner_account, owner_required, with_security_headers
+from owner.permissions import (
+    is_owner,
+    is_owner_account,
+    owner_posts,
+    owner_required,
+    with_security_headers,
+)
 from owner.site import page
 from owner.text import one_line
 
@@ -169,7 +174,7 @@ def with_retry_after(response: HttpResponse, form: CodeForm) -> HttpResponse:
 
 def second_factor_url(next_url: str) -> str:
     """Return the URL of the second sign-in step, which then redirects to `next_url`."""
-    return f"{reverse('second-factor')}?{urlencode({REDIRECT_FIELD_NAME: next_url})}"
+    return reverse("second-factor", query={REDIRECT_FIELD_NAME: next_url})
 
 
 @method_decorator([sensitive_post_parameters(), never_cache], name="dispatch")
@@ -330,6 +335,10 @@ class SignInForm(AuthenticationForm):
     )
     retry_after: int | None = None
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["username"].label = "User name"
+
     @override
     def clean(self) -> dict[str, Any]:
         username = self.cleaned_data.get("username", "")
@@ -456,8 +465,7 @@ def passkey_options(request: HttpRequest, purpose: str) -> JsonResponse:
 
 
 @sensitive_post_parameters()
-@require_POST
-@owner_required
+@owner_posts
 def add_passkey(request: HttpRequest) -> HttpResponse:
     """Add the passkey that the browser created. Shows recovery codes after the first device."""
     user, back = cast("User", request.user), reverse("second-factor-settings")
@@ -480,8 +488,7 @@ def add_passkey(request: HttpRequest) -> HttpResponse:
     return redirect(back)
 
 
-@require_POST
-@owner_required
+@owner_posts
 def remove_passkey(request: HttpRequest) -> HttpResponse:
     """Remove a passkey. With the last device, the recovery codes go too."""
     user, back = cast("User", request.user), reverse("second-factor-settings")

@@ -120,12 +120,10 @@ def _count_failure(row: Attempts, *, free_failures: int, now: datetime) -> None:
     row.failures = 1 if is_stale else row.failures + 1
     row.last_at = now
     excess = row.failures - free_failures
-    row.blocked_until = now + _delay(excess) if excess > 0 else None
+    row.blocked_until = (
+        now + min(FIRST_WAIT * (1 << min(excess - 1, 16)), MAX_WAIT) if excess > 0 else None
+    )
     row.save()
-
-
-def _delay(excess: int) -> timedelta:
-    return min(FIRST_WAIT * (1 << min(excess - 1, 16)), MAX_WAIT)
 
 
 LIFETIME_SECONDS = 365 * 24 * 3600

@@ -1,29 +1,30 @@
-"""The activity page: what each app read by day, in words and charts, and each reading by its records.
+"""The activity page: what each app read by day, in words and charts, each reading, and their export.
 
-Charts count days in UTC, as limits do; words and pages count days in the owner's time zone.
+Charts count days in UTC, as limits do; words and pages count days in the owner's time zone. The export has
+each answer with the records that it showed.
 """
 
+import csv
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import groupby
-from typing import Any, NamedTuple
+from itertools import groupby, islice
+from typing import Any
 from urllib.parse import urlencode
 
+import orjson
 from django import forms
 from django.contrib.humanize.templatetags.humanize import apnumber
 from django.core.paginator import Page, Paginator
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from evidence.access.gate import Gate
 from evidence.access.grant_states import CURRENT_STATES, state_of, with_grant_state
-from evidence.access.grant_text import humanize, join_words
+from evidence.access.grant_text import format_day, join_words
 from evidence.access.owner_scope import owner_scope
 from evidence.access.quotas import quotas_by_grant
 from evidence.access.record_counts import stored_counts
@@ -32,11 +33,15 @@ from evidence.errors import ApiException
 from evidence.ledger.disclosures import (
     DailyUse,
     DisclosureEntry,
+    Disclosures,
+    NamedRecord,
     Reading,
     ReadingFilter,
+    all_disclosures,
     daily_use,
     digest_of_record,
     disclosures_between,
+    disclosures_of_record,
     find_time,
     list_readings,
     named_records,
@@ -49,13 +54,13 @@ from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant
 from evidence.models.owners import current_owner
-from owner.charts import HEIGHT, Bar
+from owner.charts import HEIGHT, SLOT, bar
 from owner.form_fields import set_choices
 from owner.grants.grant_forms import UNITS, describe_amount, format_amount
-from owner.permissions import owner_required
+from owner.permissions import owner_reads
 from owner.records.record_summaries import RecordSummary, listed_items, record_owner_read, summarize
-from owner.site import grant_url
-from owner.text import DAY, escape_invisible, midnight, start_of_day
+from owner.site import grant_url, link
+from owner.text import DAY, count_of, escape_invisible, midnight, start_of_day
 
 YOU = "You"
 MAX_PLACES = 6
@@ -75,12 +80,6 @@ OTHER_CALLS = ("overview", "overviews")
 """Schema, streams and connections: the routes that show no record."""
 
 
-def activity_url(**query: str) -> str:
-    """Return the address of the activity page with filters; empty ones are left out."""
-    chosen = {name: value for name, value in query.items() if value}
-    return f"{reverse('activity')}?{urlencode(chosen)}"
-
-
 class Names:
     """The owner's names of apps and connections. Two queries."""
 
@@ -98,41 +97,20 @@ class Names:
         return self.connections.get(connection_id, "a removed connection")
 
 
-class Amount(NamedTuple):
-    """A number of records of one stream: ``41 messages`` from ``Personal mail``."""
+def amounts(reading: Reading, names: Names) -> list[tuple[str, str]]:
+    """Return ``41 messages`` and ``Personal mail``: the different records by stream, most first.
 
-    records: str
-    connection: str
-
-
-def count_of(records: int, stream: str) -> str:
-    """Return ``41 messages``, ``1 message`` or ``1 record of people``."""
-    name = escape_invisible(humanize(stream)).lower()
-    if records != 1:
-        return f"{records:,} {name}"
-    if name.endswith("ies"):
-        return f"1 {name.removesuffix('ies')}y"
-    is_plural = name.endswith("s") and not name.endswith("ss")
-    return f"1 {name.removesuffix('s')}" if is_plural else f"1 record of {name}"
-
-
-def amounts(reading: Reading, names: Names) -> list[Amount]:
-    """Return the different records by stream, most first; the last entry sums up the others."""
+    The last entry sums up the others, and has no connection.
+    """
     places = [(place, count) for place, count in reading.places.most_common() if count]
     shown = places if len(places) <= MAX_PLACES else places[: MAX_PLACES - 1]
     found = [
-        Amount(count_of(count, stream), names.connection(connection_id))
+        (count_of(count, stream), names.connection(connection_id))
         for (connection_id, stream), count in shown
     ]
     if rest := reading.unplaced + sum(count for _, count in places[len(shown) :]):
-        found.append(Amount(count_of(rest, "other records" if found else "records"), ""))
+        found.append((count_of(rest, "other records" if found else "records"), ""))
     return found
-
-
-def looked_at(reading: Reading, names: Names) -> list[str]:
-    """Return the connections of which the reading shows counts or lists without records."""
-    found = {connection_id for connection_id, _ in reading.places}
-    return [names.connection(connection_id) for connection_id in sorted(found)]
 
 
 def period(reading: Reading) -> str:
@@ -160,31 +138,9 @@ def calls(reading: Reading) -> str:
 
 
 DAYS = 28
-SLOT = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageChart:
-    """Bars of one measure, one a day, and the height of the limit; `limit_y` is None without one.
-
-    `scale` labels the top, the middle and the bottom; `ticks` are positions and days.
-    """
-
-    title: str
-    text: str
-    bars: Sequence[Bar]
-    limit: str
-    limit_y: float | None
-    limits_url: str
-    scale: Sequence[str]
-    ticks: Sequence[tuple[str, str]]
-
-    @property
-    def view_box(self) -> str:
-        return f"0 0 {DAYS * SLOT} {HEIGHT}"
-
-
-def usage_charts(client_id: str, *, now: datetime) -> list[UsageChart]:
+def usage_charts(client_id: str, *, now: datetime) -> list[dict[str, Any]]:
     """Return a chart for each daily limit; without any limit, one of all records. Three queries."""
     first = now.astimezone(UTC).date() - timedelta(days=DAYS - 1)
     uses = daily_use(client_id, since=datetime.combine(first, time.min, UTC))
@@ -192,29 +148,21 @@ def usage_charts(client_id: str, *, now: datetime) -> list[UsageChart]:
         package__owner_id=current_owner(), package__client_id=client_id
     )
     grants = list(rows.order_by("-issued_at", "grant_id"))
+    current = [grant for grant in grants if state_of(grant) in CURRENT_STATES]
     quotas = quotas_by_grant([grant.pk for grant in grants], now=now)
-    charts = [
-        _chart(client_id, _uses_of(grant, grants, uses), first, grant=grant, quota=quota)
-        for grant in grants
-        if state_of(grant) in CURRENT_STATES and grant.extends_id is None
-        for quota in quotas.get(grant.pk, [])
-        if quota.period == "day"
-    ]
-    return charts or [_chart(client_id, uses, first, grant=_current(grants), quota=None)]
-
-
-def _current(grants: Iterable[Grant]) -> Grant | None:
-    return next((grant for grant in grants if state_of(grant) in CURRENT_STATES), None)
-
-
-def _uses_of(grant: Grant, grants: Iterable[Grant], uses: Iterable[DailyUse]) -> list[DailyUse]:
-    """Return the use of a grant, of those that it replaced, and of those that extend it."""
-    ids = {
-        other.pk
-        for other in grants
-        if (other.package_id, other.source_id) == (grant.package_id, grant.source_id)
-    }
-    return [use for use in uses if use.grant_id in ids]
+    charts = []
+    for grant in current:
+        # A grant has the use of those that it replaced, and of those that extend it.
+        place = (grant.package_id, grant.source_id)
+        ids = {each.pk for each in grants if (each.package_id, each.source_id) == place}
+        own = [use for use in uses if use.grant_id in ids]
+        charts += [
+            _chart(client_id, own, first, grant=grant, quota=quota)
+            for quota in quotas.get(grant.pk, ())
+            if quota.period == "day" and grant.extends_id is None
+        ]
+    newest = next(iter(current), None)
+    return charts or [_chart(client_id, uses, first, grant=newest, quota=None)]
 
 
 def _chart(
@@ -224,30 +172,41 @@ def _chart(
     *,
     grant: Grant | None,
     quota: QuotaUsage | None,
-) -> UsageChart:
+) -> dict[str, Any]:
+    """Return bars of one measure, one a day, and the height of the limit; None without one."""
     measure = "records" if quota is None else quota.measure
-    counts: dict[date, int] = defaultdict(int)
+    counts: Counter[date] = Counter()
     for use in uses:
         counts[use.day] += getattr(use, measure)
-    unit = UNITS[measure][0].lower()
     top = _scale_top(measure, max([*counts.values(), 0 if quota is None else quota.most]))
     title = f"{UNITS[measure][0]} per day"
-    source = f" from {grant.source.display_name}" if grant is not None and quota else ""
+    if grant is not None and quota:
+        title += f" from {grant.source.display_name}"
+    unit = UNITS[measure][0].lower()
     limit = "" if quota is None else f"{format_amount(measure, quota.most)} {unit}"
-    return UsageChart(
-        title=f"{title}{source}",
-        text=f"{title}{source} in the last {DAYS} days, {'limit ' + limit if limit else 'no limit'}",
-        bars=[
-            _bar(client_id, number, first + timedelta(days=number), counts, measure, top)
-            for number in range(DAYS)
-            if counts.get(first + timedelta(days=number))
+    days = [first + timedelta(days=number) for number in range(DAYS)]
+    bars = []
+    for number, day in enumerate(days):
+        if counts[day]:
+            height = max(2.0, round(HEIGHT * counts[day] / top, 1))
+            label = f"{day.day} {day:%B}: {describe_amount(measure, counts[day])}"
+            url = link("activity", client=client_id, day=day.isoformat())
+            bars.append(bar(number, height, label, url))
+    return {
+        "title": title,
+        "text": f"{title} in the last {DAYS} days, {'limit ' + limit if limit else 'no limit'}",
+        "bars": bars,
+        "limit": limit,
+        "limit_y": None if quota is None else round(HEIGHT * (1 - quota.most / top), 1),
+        "limits_url": "" if grant is None else f"{grant_url(grant.pk)}#limits",
+        "scale": [f"{format_amount(measure, top)} {unit}", format_amount(measure, top // 2), "0"],
+        "ends": f"{format_day(days[0])} to {format_day(days[-1])}",
+        "ticks": [
+            (f"{100 * number / DAYS:.2f}%", f"{day.day} {day:%b}")
+            for number, day in list(enumerate(days))[::7]
         ],
-        limit=limit,
-        limit_y=None if quota is None else round(HEIGHT * (1 - quota.most / top), 1),
-        limits_url="" if grant is None else f"{grant_url(grant.pk)}#limits",
-        scale=[format_amount(measure, each) for each in (top, top // 2, 0)],
-        ticks=[_tick(first, number) for number in range(0, DAYS, 7)],
-    )
+        "view_box": f"0 0 {DAYS * SLOT} {HEIGHT}",
+    }
 
 
 def _scale_top(measure: str, most: int) -> int:
@@ -257,20 +216,6 @@ def _scale_top(measure: str, most: int) -> int:
     while 10 * power * unit < most:
         power *= 10
     return next(step * power * unit for step in (2, 4, 6, 8, 10) if step * power * unit >= most)
-
-
-def _tick(first: date, number: int) -> tuple[str, str]:
-    day = first + timedelta(days=number)
-    return f"{100 * number / DAYS:.2f}%", f"{day.day} {day:%b}"
-
-
-def _bar(
-    client_id: str, number: int, day: date, counts: dict[date, int], measure: str, top: int
-) -> Bar:
-    height = max(2.0, round(HEIGHT * counts[day] / top, 1))
-    amount = describe_amount(measure, counts[day])
-    url = activity_url(client=client_id, day=day.isoformat())
-    return Bar(number * SLOT, HEIGHT - height, height, f"{day.day} {day:%B}: {amount}", url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,15 +237,7 @@ class Share:
         return min(5, -(-5 * self.shown // self.total)) if self.total else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareTable:
-    apps: Sequence[tuple[str, str]]
-    """Name and address of each column."""
-    rows: Sequence[tuple[str, Sequence[Share]]]
-    counted_at: datetime
-
-
-def share_table(owner_id: str, names: Names, *, now: datetime) -> ShareTable | None:
+def share_table(owner_id: str, names: Names, *, now: datetime) -> dict[str, Any] | None:
     """Return the table of sources and apps that read any of them; None if nothing is counted."""
     shown = shown_records(owner_id, now=now)
     clients = sorted(shown, key=lambda pk: names.client(pk).casefold())
@@ -316,9 +253,9 @@ def share_table(owner_id: str, names: Names, *, now: datetime) -> ShareTable | N
             if connection_id in scope.connections:
                 by_source[client, scope.connections[connection_id].source_pk] += count
     sources = sorted(scope.sources.values(), key=lambda source: source.display_name.casefold())
-    return ShareTable(
-        apps=[(names.client(pk), activity_url(client=pk)) for pk in clients],
-        rows=[
+    return {
+        "apps": [(names.client(pk), link("activity", client=pk)) for pk in clients],
+        "rows": [
             (
                 source.display_name,
                 [
@@ -329,8 +266,8 @@ def share_table(owner_id: str, names: Names, *, now: datetime) -> ShareTable | N
             for source in sources
             if totals[source.source_pk]
         ],
-        counted_at=min(shown[client].counted_at for client in clients),
-    )
+        "counted_at": min(shown[client].counted_at for client in clients),
+    }
 
 
 A_PAGE = 50
@@ -338,25 +275,7 @@ MAX_ANSWERS = 100
 MAX_ROWS = 20_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerLine:
-    """One answer: its streams with the fields that it showed, without values.
-
-    ``counted`` is the number of records behind a number that it showed, such as a sum.
-    """
-
-    at: datetime
-    route: str
-    records: int
-    counted: int | None
-    size: int
-    request_id: str
-    streams: Sequence[tuple[str, str, str]]
-    """Connection, stream and fields."""
-
-
-@require_safe
-@owner_required
+@owner_reads
 def reading_page(request: HttpRequest) -> HttpResponse:
     """Show what one client read between two times; an empty client is the owner."""
     names, client_id = Names(current_owner()), request.GET.get("client", "")
@@ -372,7 +291,7 @@ def reading_page(request: HttpRequest) -> HttpResponse:
     context = {
         "here": "activity",
         "name": names.client(client_id),
-        "back_url": activity_url(client=client_id or "you"),
+        "back_url": link("activity", client=client_id or "you"),
         "since": since,
         "until": until,
         "found": found,
@@ -380,7 +299,9 @@ def reading_page(request: HttpRequest) -> HttpResponse:
         "gone": gone,
         "answers": [_line(entry, names) for entry in entries[:MAX_ANSWERS]],
         "more_answers": max(0, len(entries) - MAX_ANSWERS),
-        "pages": urlencode({name: request.GET[name] for name in ("client", "since", "until")}),
+        "pages": urlencode(
+            {"client": client_id, "since": since.isoformat(), "until": until.isoformat()}
+        ),
     }
     return render(request, "owner/activity/reading.html", context)
 
@@ -421,23 +342,22 @@ def _records(gate: Gate, digests: Sequence[bytes]) -> tuple[list[RecordSummary],
     return records, len(digests) - len(records)
 
 
-def _line(entry: DisclosureEntry, names: Names) -> AnswerLine:
-    return AnswerLine(
-        at=entry.at,
-        route=entry.route,
-        records=entry.record_count,
-        counted=entry.counted,
-        size=entry.size_bytes,
-        request_id=escape_invisible(entry.request_id),
-        streams=[
-            (
-                names.connection(each.connection_id),
-                each.stream,
-                escape_invisible(", ".join(each.fields)),
-            )
+def _line(entry: DisclosureEntry, names: Names) -> dict[str, Any]:
+    """Return one answer: its streams with the fields that it showed, without values."""
+    return {
+        "at": entry.at,
+        "route": entry.route,
+        "records": entry.record_count,
+        # The number of records behind a number that it showed, such as a sum.
+        "counted": entry.counted,
+        "size": entry.size_bytes,
+        "request_id": escape_invisible(entry.request_id),
+        "streams": [
+            (names.connection(each.connection_id), each.stream,
+             escape_invisible(", ".join(each.fields)))
             for each in entry.covered
         ],
-    )
+    }  # fmt: skip
 
 
 OWNER_FILTER = "you"
@@ -500,32 +420,7 @@ class ActivityForm(forms.Form):
         return start, end
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingLine:
-    """One reading in words."""
-
-    amounts: Sequence[Amount]
-    looked_at: Sequence[str]
-    period: str
-    calls: str
-    url: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppActivity:
-    """What one app read in the period, by day, latest first. The owner has no client id."""
-
-    client_id: str
-    name: str
-    records: int
-    answers: int
-    days: Sequence[tuple[date, Sequence[ReadingLine]]]
-    left_out: int
-    url: str
-
-
-@require_safe
-@owner_required
+@owner_reads
 def activity_page(request: HttpRequest) -> HttpResponse:
     """Show the readings that match the filters, a week on each page."""
     now = timezone.now()
@@ -555,49 +450,182 @@ def activity_page(request: HttpRequest) -> HttpResponse:
     return render(request, "owner/activity/activity.html", context)
 
 
-def app_activities(readings: Sequence[Reading], names: Names) -> list[AppActivity]:
-    """Return the readings by app, most recent first, then by day."""
-    totals = sum_by_client(readings)
+def app_activities(readings: Sequence[Reading], names: Names) -> list[dict[str, Any]]:
+    """Return the readings by app, most recent first, then by day. The owner has no client id."""
     activities = []
-    for client_id, total in totals.items():
+    for client_id, total in sum_by_client(readings).items():
         own = [reading for reading in readings if reading.client_id == client_id]
         days = groupby(own[:MAX_LINES], key=lambda reading: timezone.localdate(reading.last))
-        activities.append(
-            AppActivity(
-                client_id=client_id,
-                name=names.client(client_id),
-                records=total.records,
-                answers=total.answers,
-                days=[(day, [_reading_line(each, names) for each in rows]) for day, rows in days],
-                left_out=max(0, len(own) - MAX_LINES),
-                url=activity_url(client=client_id or OWNER_FILTER),
-            )
-        )
+        activities.append({
+            "name": names.client(client_id),
+            "records": total.records,
+            "answers": total.answers,
+            "days": [(day, [_reading_line(each, names) for each in rows]) for day, rows in days],
+            "left_out": max(0, len(own) - MAX_LINES),
+            "url": link("activity", client=client_id or OWNER_FILTER),
+        })  # fmt: skip
     return activities
 
 
-def _reading_line(reading: Reading, names: Names) -> ReadingLine:
+def _reading_line(reading: Reading, names: Names) -> dict[str, Any]:
+    """Return one reading in words."""
     query = {
         "client": reading.client_id,
         "since": reading.first.isoformat(),
         "until": reading.last.isoformat(),
     }
-    return ReadingLine(
-        amounts=amounts(reading, names),
-        looked_at=looked_at(reading, names),
-        period=period(reading),
-        calls=calls(reading),
-        url=f"{reverse('activity-reading')}?{urlencode(query)}",
-    )
+    places = sorted({connection_id for connection_id, _ in reading.places})
+    return {
+        "amounts": amounts(reading, names),
+        # The connections of which it shows counts or lists without records.
+        "looked_at": [names.connection(each) for each in places],
+        "period": period(reading),
+        "calls": calls(reading),
+        "url": link("activity-reading", **query),
+    }
 
 
 def _links(form: ActivityForm, where: ReadingFilter, since: datetime) -> Mapping[str, str]:
     filters = {name: value for name, value in form.query.items() if name not in ("day", "until")}
     earlier = find_time(where, until=since)
-    export = urlencode(form.query)
     return {
-        "earlier_url": activity_url(**filters, until=since.date().isoformat()) if earlier else "",
-        "latest_url": activity_url(**filters) if len(filters) < len(form.query) else "",
-        "csv_url": f"{reverse('activity-export', args=['csv'])}?{export}",
-        "json_url": f"{reverse('activity-export', args=['json'])}?{export}",
+        "earlier_url": link("activity", **filters, until=since.date().isoformat())
+        if earlier
+        else "",
+        "latest_url": link("activity", **filters) if len(filters) < len(form.query) else "",
+        "csv_url": link("activity-export", "csv", **form.query),
+        "json_url": link("activity-export", "json", **form.query),
     }
+
+
+BATCH_SIZE = 500
+ERASED = "(erased)"
+COLUMNS = ("at", "client", "grant_id", "route", "request_id", "connection_id", "stream",
+           "record_key", "fields")  # fmt: skip
+FORMULA_STARTS = "=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"
+"""A cell that begins so runs as a formula in some spreadsheets, also after spaces."""
+
+Targets = Mapping[bytes, NamedRecord]
+
+
+@owner_reads
+def export(request: HttpRequest, name: str) -> StreamingHttpResponse:
+    """Return the answers that match the filters of the page, latest first, of all times or one day."""
+    formats: Mapping[str, tuple[str, Callable[..., Iterator[Any]]]] = {
+        "csv": ("text/csv; charset=utf-8", _csv),
+        "json": ("application/json", _json),
+    }
+    if name not in formats:
+        raise Http404
+    media_type, write = formats[name]
+    names = Names(current_owner())
+    rows = _rows(ActivityForm(request.GET, names=names))
+    response = StreamingHttpResponse(write(rows, names), content_type=media_type)
+    response["Content-Disposition"] = f'attachment; filename="activity.{name}"'
+    return response
+
+
+def _rows(form: ActivityForm) -> Disclosures:
+    """Return the disclosures that the page counts, without its limit to a week."""
+    chosen, where = form.cleaned_data, form.where
+    rows = (
+        disclosures_of_record(chosen["connection"], chosen["stream"], chosen["key"])
+        if chosen["key"]
+        else all_disclosures(current_owner())
+    )
+    if where.only_apps:
+        rows = rows.exclude(client_id="")
+    if chosen["client"]:
+        rows = rows.filter(client_id="" if chosen["client"] == OWNER_FILTER else chosen["client"])
+    if where.connection_id is not None:
+        rows = rows.filter(covered__contains=f'["{where.connection_id}",')
+    if day := chosen["day"]:
+        rows = rows.filter(at__gte=midnight(day), at__lt=midnight(day + DAY))
+    return rows
+
+
+def _entries(rows: Disclosures) -> Iterator[tuple[DisclosureEntry, Targets]]:
+    """Yield each answer with its records that are not erased. One query per BATCH_SIZE answers."""
+    entries = read_disclosures(rows)
+    while batch := list(islice(entries, BATCH_SIZE)):
+        targets = named_records([each for entry in batch for each in entry.record_digests])
+        yield from ((entry, targets) for entry in batch)
+
+
+class _Echo:
+    """A file that returns what is written to it."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def _csv(rows: Disclosures, names: Names) -> Iterator[str]:
+    write = csv.writer(_Echo()).writerow
+    yield str(write(COLUMNS))
+    for entry, targets in _entries(rows):
+        for cells in _cells(entry, targets, names):
+            yield str(write([_harmless(cell) for cell in cells]))
+
+
+def _cells(entry: DisclosureEntry, targets: Targets, names: Names) -> Iterator[Sequence[str]]:
+    """Yield one line per record; of an answer without records, one line per stream."""
+    fields = {(each.connection_id, each.stream): " ".join(each.fields) for each in entry.covered}
+    head = [_utc(entry.at), names.client(entry.client_id), entry.grant_id or "", entry.route,
+            entry.request_id]  # fmt: skip
+    for digest in entry.record_digests:
+        if (record := targets.get(digest)) is None:
+            yield [*head, "", "", ERASED, ""]
+            continue
+        place = (record.connection_id, record.stream)
+        yield [*head, *place, record.record_key, fields.get(place, "")]
+    if not entry.record_digests:
+        for place, shown in fields.items() or [(("", ""), "")]:
+            yield [*head, *place, "", shown]
+
+
+def _harmless(cell: str) -> str:
+    """Return a cell that no spreadsheet runs as a formula."""
+    return f"'{cell}" if cell.lstrip(" ")[:1] in (*FORMULA_STARTS,) else cell
+
+
+def _json(rows: Disclosures, names: Names) -> Iterator[bytes]:
+    yield b"["
+    for number, (entry, targets) in enumerate(_entries(rows)):
+        yield (b",\n" if number else b"\n") + orjson.dumps(_entry_body(entry, targets, names))
+    yield b"\n]\n"
+
+
+def _entry_body(entry: DisclosureEntry, targets: Targets, names: Names) -> dict[str, Any]:
+    records = [targets[each] for each in entry.record_digests if each in targets]
+    return {
+        "at": _utc(entry.at),
+        "client": names.client(entry.client_id),
+        "client_id": entry.client_id or None,
+        "grant_id": entry.grant_id,
+        "route": entry.route,
+        "request_id": entry.request_id,
+        "records_read": entry.record_count,
+        "size_bytes": entry.size_bytes,
+        "streams": [
+            {
+                "connection_id": each.connection_id,
+                "stream": each.stream,
+                "fields": each.fields,
+                "records_read": each.records,
+            }
+            for each in entry.covered
+        ],
+        "records": [
+            {
+                "connection_id": each.connection_id,
+                "stream": each.stream,
+                "record_key": each.record_key,
+            }
+            for each in records
+        ],
+        "erased_records": entry.record_count - len(records),
+    }
+
+
+def _utc(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")

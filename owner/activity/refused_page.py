@@ -1,8 +1,6 @@
 """Refused calls of apps, each with its reason in one sentence."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
+from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -12,7 +10,6 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from evidence.access.grant_text import humanize
 from evidence.access.owner_notices import REFUSED_CALL_RETENTION, refused_calls
@@ -20,7 +17,7 @@ from evidence.errors import Code
 from evidence.models.owners import current_owner
 from owner.activity.activity_page import Names
 from owner.form_fields import set_choices
-from owner.permissions import owner_required
+from owner.permissions import owner_reads
 from owner.text import escape_invisible
 
 if TYPE_CHECKING:
@@ -80,20 +77,7 @@ class RefusedCallForm(forms.Form):
         self.cleaned_data = {name: self.cleaned_data.get(name) or "" for name in self.fields}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedCallLine:
-    """One refusal: an app's name and the rest of the sentence, and the details for a developer."""
-
-    clock: str
-    name: str
-    sentence: str
-    clause: str
-    code: str
-    request_id: str
-
-
-@require_safe
-@owner_required
+@owner_reads
 def refused_page(request: HttpRequest) -> HttpResponse:
     """Show the refused calls by day, latest first, some on each page."""
     names = Names(current_owner())
@@ -103,10 +87,11 @@ def refused_page(request: HttpRequest) -> HttpResponse:
         current_owner(), client_id=chosen["client"], request_id=chosen["request_id"].strip()
     )
     found = Paginator(rows, A_PAGE).get_page(request.GET.get("page"))
+    days = groupby(found, key=lambda row: timezone.localdate(row.at))
     context = {
         "here": "activity",
         "form": form,
-        "days": _by_day(list(found), names),
+        "days": [(day, [_line(row, names) for row in group]) for day, group in days],
         "found": found,
         "kept_days": REFUSED_CALL_RETENTION.days,
         "page_query": urlencode({name: value for name, value in chosen.items() if value}),
@@ -114,24 +99,16 @@ def refused_page(request: HttpRequest) -> HttpResponse:
     return render(request, "owner/activity/refused.html", context)
 
 
-def _by_day(
-    rows: "Sequence[RefusedCall]", names: Names
-) -> list[tuple[date, list[RefusedCallLine]]]:
-    return [
-        (day, [_line(row, names) for row in group])
-        for day, group in groupby(rows, key=lambda row: timezone.localdate(row.at))
-    ]
-
-
-def _line(row: "RefusedCall", names: Names) -> RefusedCallLine:
-    return RefusedCallLine(
-        clock=f"{timezone.localtime(row.at):%H:%M}",
-        name=names.client(row.client_id),
-        sentence=refusal_sentence(row.route, row.code, stream=row.stream, param=row.param),
-        clause=row.clause,
-        code=row.code,
-        request_id=escape_invisible(row.request_id),
-    )
+def _line(row: "RefusedCall", names: Names) -> dict[str, str]:
+    """Return one refusal: an app's name, the rest of the sentence, and details for a developer."""
+    return {
+        "clock": f"{timezone.localtime(row.at):%H:%M}",
+        "name": names.client(row.client_id),
+        "sentence": refusal_sentence(row.route, row.code, stream=row.stream, param=row.param),
+        "clause": row.clause,
+        "code": row.code,
+        "request_id": escape_invisible(row.request_id),
+    }
 
 
 def refusal_sentence(route: str, code: str, *, stream: str, param: str) -> str:

@@ -45,14 +45,6 @@ UNITS = {"calls": ("Calls", 1), "records": ("Records", 1), "bytes": ("Kilobytes"
 MAX_LIMIT = 10**12
 
 
-@dataclass(frozen=True, slots=True)
-class LimitRow:
-    """One row of the limits table: a measure with a box for each period."""
-
-    label: str
-    boxes: list[BoundField]
-
-
 def limit_field_name(measure: str, period: str) -> str:
     """Return the name of the form field for a limit."""
     return f"max_{measure}_{period}"
@@ -66,7 +58,7 @@ def _limit_field(measure: str, period: str) -> forms.IntegerField:
         max_value=MAX_LIMIT,
         label=label,
         widget=forms.NumberInput(
-            attrs={"aria-label": label, "placeholder": "no limit", "class": "limit"}
+            attrs={"aria-label": label, "placeholder": "none", "class": "limit"}
         ),
     )
 
@@ -85,9 +77,10 @@ class LimitsForm(forms.Form):
     )
 
     @property
-    def limit_rows(self) -> list[LimitRow]:
+    def limit_rows(self) -> list[tuple[str, list[BoundField]]]:
+        """Return the rows of the table: a measure with a box for each period."""
         return [
-            LimitRow(label, [self[limit_field_name(measure, period)] for period in PERIODS])
+            (label, [self[limit_field_name(measure, period)] for period in PERIODS])
             for measure, (label, _) in UNITS.items()
         ]
 
@@ -98,7 +91,7 @@ class LimitsForm(forms.Form):
 
     @property
     def boxes(self) -> list[BoundField]:
-        return [box for row in self.limit_rows for box in row.boxes]
+        return [box for _, boxes in self.limit_rows for box in boxes]
 
     @property
     def limits(self) -> QuotaLimits:
@@ -595,7 +588,8 @@ def _view_fields(form: StreamForm, view_id: str) -> list[Any] | None:
 class DraftForms:
     """Bind the posted form to the sources that may be granted.
 
-    Without `data` the forms have their initial values; `selected` then selects all connections.
+    Without `data` the forms have their initial values; `selected` then selects all connections, and
+    `expires` an end.
     """
 
     def __init__(
@@ -605,9 +599,12 @@ class DraftForms:
         *,
         latest_expiry: datetime | None = None,
         selected: bool = False,
+        expires: str = "",
     ) -> None:
         if data is None:
             data = _initial_data(sources, latest_expiry=latest_expiry, selected=selected)
+            if expires:
+                data[f"{TERMS_PREFIX}-expires"] = expires
         if "pick" in data:
             bound = [_bind(source, data) for source in sources]
             streams = [form for source in bound for form in source.streams]

@@ -1,7 +1,7 @@
 """Pages of one grant: its terms, limits and tokens, and revoking it; and the list of all tokens."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
@@ -11,7 +11,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.safestring import SafeString
 
 from evidence.access.grant_states import (
     CURRENT_STATES,
@@ -25,7 +24,7 @@ from evidence.access.grant_states import (
     with_grant_state,
     with_token_state,
 )
-from evidence.access.grant_text import StreamDescription, merge_descriptions
+from evidence.access.grant_text import merge_descriptions
 from evidence.access.grants import revoke_grant, revoke_package
 from evidence.access.quotas import get_tripwire_share, list_quotas, set_quotas, set_tripwire_share
 from evidence.access.tokens import create_token, revoke_token_id, token_exists
@@ -39,32 +38,19 @@ from owner.site import Question, confirmation, grant_url, is_confirmed, page
 from owner.text import describe_terms, format_time, pluralize, state_badge
 
 
-@dataclass(frozen=True, slots=True)
-class GrantRow:
-    url: str
-    client: str
-    source: str
-    connections: str
-    streams: str
-    issued: str
-    expires: str
-    state: SafeString
-
-
-def grant_rows(grants: Iterable[Grant]) -> list[GrantRow]:
-    """Return the rows of grants from ``grants_with_state``, in their order. Runs two queries."""
+def grant_rows(grants: Iterable[Grant]) -> list[dict[str, Any]]:
+    """Return the rows of grants from ``with_grant_state``, in their order. Runs two queries."""
     labels = connection_labels(current_owner())
     return [
-        GrantRow(
-            url=grant_url(grant.grant_id),
-            client=grant.package.client.display_name,
-            source=grant.source.display_name,
-            connections=", ".join(labels.get(pk, pk) for pk in connection_ids(grant)),
-            streams=", ".join(stream_labels(grant)),
-            issued=format_time(grant.issued_at),
-            expires=format_time(grant.expires_at),
-            state=state_badge(state_of(grant)),
-        )
+        {
+            "url": grant_url(grant.grant_id),
+            "client": grant.package.client.display_name,
+            "source": grant.source.display_name,
+            "connections": ", ".join(labels.get(pk, pk) for pk in connection_ids(grant)),
+            "streams": ", ".join(stream_labels(grant)),
+            "expires": format_time(grant.expires_at),
+            "state": state_badge(state_of(grant)),
+        }
         for grant in grants
     ]
 
@@ -90,6 +76,7 @@ def add_token(request: HttpRequest, grant_id: str) -> HttpResponse:
     if not form.is_valid() or approval is None:
         package_rows = grant_rows(with_grant_state(timezone.now()).filter(package=grant.package))
         context = {
+            "here": "connected-apps",
             "form": form,
             "grant": grant,
             "grant_rows": package_rows,
@@ -120,7 +107,8 @@ def tokens_page(request: HttpRequest, package: Package, tokens: IssuedTokens) ->
     """Show the bearers once; browsers do not cache the page."""
     _, until = usable_until(package.pk, now=timezone.now())
     context = {
-        "until": format_time(until, never="you revoke the grant"),
+        "here": "connected-apps",
+        "until": format_time(until, never=""),
         "tokens": [
             (
                 RESOURCE_USES[resource],
@@ -142,44 +130,34 @@ TOKEN_SCOPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRow:
-    """A token without its bearer. `revoke_url` is empty for one that ended, `url` for the owner's."""
+def token_rows(tokens: Iterable[AccessToken]) -> list[dict[str, Any]]:
+    """Return the rows of tokens from ``with_token_state``, without their bearers. One query.
 
-    token_id: str
-    url: str
-    client: str
-    resource: str
-    scope: str
-    created: str
-    expires: str
-    state: SafeString
-    revoke_url: str
-
-
-def token_rows(tokens: Iterable[AccessToken]) -> list[TokenRow]:
-    """Return the rows of tokens from ``with_token_state``. One query."""
+    A row has a URL unless the token is the owner's, and one to revoke it unless it has ended.
+    """
     shown = list(tokens)
     grants = Grant.unscoped.filter(package__in=[each.package_id for each in shown])
-    of_package = dict(grants.order_by("issued_at").values_list("package_id", "pk"))
-    return [
-        TokenRow(
-            token_id=token.pk,
-            url=grant_url(of_package[token.package_id]) if token.package_id in of_package else "",
-            client="You" if token.package is None else token.package.client.display_name,
-            resource=RESOURCE_USES.get(token.resource, f"at {token.resource}"),
-            scope=TOKEN_SCOPES[AccessToken.Kind(token.kind)],
-            created=format_time(token.created_at),
-            expires=format_time(
-                token.expires_at, never="never" if token.package is None else "with its grants"
+    of_package: dict[str | None, str] = dict(
+        grants.order_by("issued_at").values_list("package_id", "pk")
+    )
+    rows = []
+    for token in shown:
+        grant_id, is_owners = of_package.get(token.package_id), token.package is None
+        is_current = state_of(token) in CURRENT_STATES
+        rows.append({
+            "token_id": token.pk,
+            "url": grant_url(grant_id) if grant_id else "",
+            "client": "You" if token.package is None else token.package.client.display_name,
+            "resource": RESOURCE_USES.get(token.resource, f"at {token.resource}"),
+            "scope": TOKEN_SCOPES[AccessToken.Kind(token.kind)],
+            "created": format_time(token.created_at),
+            "expires": format_time(
+                token.expires_at, never="never" if is_owners else "with its grants"
             ),
-            state=state_badge(state_of(token)),
-            revoke_url=reverse("token-revoke", args=[token.pk])
-            if state_of(token) in CURRENT_STATES
-            else "",
-        )
-        for token in shown
-    ]
+            "state": state_badge(state_of(token)),
+            "revoke_url": reverse("token-revoke", args=[token.pk]) if is_current else "",
+        })  # fmt: skip
+    return rows
 
 
 PER_PAGE = 50
@@ -212,11 +190,11 @@ def revoke_token(request: HttpRequest, token_id: str) -> HttpResponse:
     question = Question(
         title="Revoke this token?",
         explanation=END_EXPLANATION,
-        items={token.pk: f"{row.client}: {row.resource}, created {row.created}"},
+        items={token.pk: "{client}: {resource}, created {created}".format(**row)},
         button="Revoke",
         back=reverse("tokens"),
     )
-    return confirmation(request, question)
+    return confirmation(request, question, here="tokens")
 
 
 REVOKE_EXPLANATION = (
@@ -242,12 +220,17 @@ def _grant_page(
     now = timezone.now()
     limits = list_quotas(grant.pk, now=now)
     package = with_grant_state(now).filter(package=grant.package)
+    labels = connection_labels(current_owner())
     context = {
+        "here": "connected-apps",
         "grant": grant,
         "facts": _facts(grant),
         "state": state_badge(state_of(grant)),
         "is_active": state_of(grant) in (GrantState.ACTIVE, GrantState.PAUSED),
-        "sentences": describe_streams(grant),
+        # The labels are those of the declaration that the grant was issued under.
+        "sentences": merge_descriptions(
+            describe_terms(terms, stream=stream, labels=labels) for terms, stream in terms_of(grant)
+        ),
         "others": grant_rows(package.exclude(pk=grant.pk)),
         "tokens": token_rows(with_token_state(now).filter(package=grant.package)),
         "limits_form": limits_form
@@ -278,14 +261,6 @@ def change_limits(request: HttpRequest, grant_id: str) -> HttpResponse:
     return redirect(grant_url(grant.pk))
 
 
-def describe_streams(grant: Grant) -> list[StreamDescription]:
-    """Describe what is granted with the labels of the declaration the grant was issued under."""
-    labels = connection_labels(current_owner())
-    return merge_descriptions(
-        describe_terms(terms, stream=stream, labels=labels) for terms, stream in terms_of(grant)
-    )
-
-
 @owner_required
 def revoke(request: HttpRequest, grant_id: str) -> HttpResponse:
     """Revoke a grant or its whole package, after a confirmation."""
@@ -294,12 +269,12 @@ def revoke(request: HttpRequest, grant_id: str) -> HttpResponse:
     package_grants = list(with_grant_state(timezone.now()).filter(package=grant.package))
     is_whole_package = request.GET.get("with") == "all"
     if not is_confirmed(request):
-        return confirmation(
-            request, revoke_confirmation(package_grants if is_whole_package else [grant], back=back)
-        )
+        grants = package_grants if is_whole_package else [grant]
+        question = revoke_confirmation(grants, back=back)
+        return confirmation(request, question, here="connected-apps")
     if is_whole_package:
         revoke_package(grant.package_id, now=timezone.now())
-        messages.success(request, "All grants of the package revoked.")
+        messages.success(request, "All grants of this sign-in are revoked.")
     else:
         revoke_grants(request, [grant])
     return redirect(back)
@@ -318,7 +293,7 @@ def revoke_confirmation(grants: Sequence[Grant], *, back: str) -> Question:
         title="Revoke this grant?" if len(grants) == 1 else f"Revoke {len(grants)} grants?",
         explanation=REVOKE_EXPLANATION,
         items={
-            grant.pk: f"{row.client}: {row.streams}, from {row.connections}"
+            grant.pk: "{client}: {streams}, from {connections}".format(**row)
             for grant, row in zip(grants, rows, strict=True)
         },
         button="Revoke",
@@ -328,25 +303,19 @@ def revoke_confirmation(grants: Sequence[Grant], *, back: str) -> Question:
 
 def _facts(grant: Grant) -> list[tuple[str, str]]:
     revoked_at = grant.revoked_at or grant.package.revoked_at
+    use = "once: for ten minutes from its first answer"
+    if grant.readable_until is not None:
+        use += f", until {format_time(grant.readable_until)}"
     return [
         ("App", grant.package.client.display_name),
         ("Source", grant.source.display_name),
         ("Purpose", grant.purpose_description or "not stated"),
         ("Allowed", format_time(grant.issued_at)),
         ("Expires", format_time(grant.expires_at)),
-        *([("Use", _use(grant))] if grant.access_mode == Grant.AccessMode.SINGLE_USE else []),
+        *([("Use", use)] if grant.access_mode == Grant.AccessMode.SINGLE_USE else []),
         *([("Extends for a short time", grant.extends_id)] if grant.extends_id else []),
         *([("Replaced by", grant.superseded_by_id)] if grant.superseded_by_id is not None else []),
         *([("Revoked by you", format_time(revoked_at))] if revoked_at is not None else []),
         ("Id", grant.pk),
         ("Package", grant.package_id),
     ]
-
-
-def _use(grant: Grant) -> str:
-    once = "once: for ten minutes from its first answer"
-    return (
-        once
-        if grant.readable_until is None
-        else f"{once}, until {format_time(grant.readable_until)}"
-    )

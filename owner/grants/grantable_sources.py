@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from evidence.access.grant_states import connection_ids, terms_of
 from evidence.access.grant_text import stream_label
-from evidence.access.scope import Only, StreamTerms
+from evidence.access.scope import Only
 from evidence.declarations.declaration import SourceDeclaration, StreamDeclaration
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant
@@ -179,7 +179,13 @@ def narrowable(grant: Grant, *, owner_id: str) -> GrantableSource | None:
         return None
     source = _grantable("g", connections[0].source, connections, None)
     bounds = {
-        terms.name: _bounds_of(terms)
+        terms.name: StreamBounds(
+            fields=terms.fields.names if isinstance(terms.fields, Only) else None,
+            resources=terms.records.names if isinstance(terms.records, Only) else None,
+            since=None if terms.time is None else terms.time.since,
+            until=None if terms.time is None else terms.time.until,
+            connection_ids=terms.connection_ids,
+        )
         for terms, _ in terms_of(grant)
         if terms.name in source.declaration.streams
     }
@@ -260,16 +266,6 @@ def _bounds_for(requested: RequestedStream, stream: StreamDeclaration) -> Stream
         since=requested.since,
         until=requested.until,
         connection_ids=None if ids is None else frozenset(ids),
-    )
-
-
-def _bounds_of(terms: StreamTerms) -> StreamBounds:
-    return StreamBounds(
-        fields=terms.fields.names if isinstance(terms.fields, Only) else None,
-        resources=terms.records.names if isinstance(terms.records, Only) else None,
-        since=None if terms.time is None else terms.time.since,
-        until=None if terms.time is None else terms.time.until,
-        connection_ids=terms.connection_ids,
     )
 
 

@@ -6,6 +6,7 @@ The owner is the only reader, so nothing is recorded as disclosed.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from evidence.access.gate import Gate
 from evidence.access.grant_text import (
@@ -16,11 +17,10 @@ from evidence.access.grant_text import (
     stream_label,
 )
 from evidence.access.owner_scope import owner_scope, preview_scope
-from evidence.access.record_counts import count_records, stored_counts
-from evidence.access.records import VisibleRecord, VisibleRecords
+from evidence.access.record_counts import count_records, read_window, stored_counts
+from evidence.access.records import VisibleRecord, VisibleRecords, read_page
 from evidence.access.scope import StreamTerms
 from evidence.models.owners import current_owner
-from evidence.read import records as reading
 from owner.grants.grant_forms import SourceForms, StreamForm
 from owner.records.periods import is_plausible, plausible_period
 from owner.records.record_roles import StreamRoles
@@ -32,28 +32,6 @@ SAMPLE_SIZE = 3
 MAX_VALUE_LENGTH = 240
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One record as the app would see it. `roles` name the fields that describe it."""
-
-    title: str
-    at: str
-    values: list[FieldValue]
-    roles: Sequence[str]
-
-    @property
-    def first(self) -> list[FieldValue]:
-        """The values that describe the record; without declared roles, the first ones."""
-        by_name = {value.name: value for value in self.values if value.text}
-        found = [by_name[name] for name in self.roles if name in by_name]
-        return (found or self.values)[:MAX_FIRST_VALUES]
-
-    @property
-    def rest(self) -> list[FieldValue]:
-        first = self.first
-        return [value for value in self.values if value not in first]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPreview:
     """`count` records are shown of the `total` in the selected connections."""
@@ -62,7 +40,7 @@ class StreamPreview:
     count: int
     total: int
     extent: str
-    samples: list[Sample]
+    samples: list[dict[str, Any]]
     hidden_fields: list[str]
 
     @property
@@ -115,7 +93,7 @@ def _preview(
     visible = gate.stream(terms.name)
     return StreamPreview(
         words=describe_terms(terms, stream=form.stream, labels=labels),
-        count=reading.count_records(visible),
+        count=count_records(visible),
         total=sum(
             totals.get((connection_id, terms.name), 0) for connection_id in terms.connection_ids
         ),
@@ -129,22 +107,30 @@ def _preview(
     )
 
 
-def newest_samples(visible: VisibleRecords) -> list[Sample]:
-    page = reading.page(visible, limit=SAMPLE_SIZE, descending=True, after=None, where=())
+def newest_samples(visible: VisibleRecords) -> list[dict[str, Any]]:
+    page = read_page(visible, limit=SAMPLE_SIZE, descending=True, after=None, where=())
     return [_sample(visible, record) for record in page.records]
 
 
-def _sample(visible: VisibleRecords, record: VisibleRecord) -> Sample:
+def _sample(visible: VisibleRecords, record: VisibleRecord) -> dict[str, Any]:
+    """Return one record as the app would see it, its ``first`` values apart from the ``rest``.
+
+    The first values describe the record; without declared roles, they are the first fields.
+    """
     [summary] = summarize(visible, [record])
-    return Sample(
-        title=record_title(visible, record),
-        at="" if summary.day is None else format_day(summary.day),
-        values=[
-            replace(value, text=_one_line(summary, value))
-            for value in record_values(visible, record, max_length=MAX_VALUE_LENGTH)
-        ],
-        roles=StreamRoles(visible.stream).describing,
-    )
+    values = record_values(visible, record, max_length=MAX_VALUE_LENGTH)
+    values = [replace(value, text=_one_line(summary, value)) for value in values]
+    by_name = {value.name: value for value in values if value.text}
+    describing = StreamRoles(visible.stream).describing
+    found = [by_name[name] for name in describing if name in by_name]
+    first = (found or values)[:MAX_FIRST_VALUES]
+    return {
+        "title": record_title(visible, record),
+        "at": "" if summary.day is None else format_day(summary.day),
+        "values": values,
+        "first": first,
+        "rest": [value for value in values if value not in first],
+    }
 
 
 def _one_line(summary: RecordSummary, value: FieldValue) -> str:
@@ -158,12 +144,12 @@ def describe_extent(visible: VisibleRecords) -> str:
     """Return the first and last plausible day, or an empty string if the time field is not shown."""
     if not visible.shows(visible.stream.consent_time_field):
         return ""
-    window = reading.window(visible, ())
+    window = read_window(visible, ())
     if not (
         _is_plausible(visible, window.earliest_at) and _is_plausible(visible, window.latest_at)
     ):
         # A few faulty dates, such as of the year 1, hide when the other records are from.
-        window = reading.window(plausible_period(visible.stream).of(visible), ())
+        window = read_window(plausible_period(visible.stream).of(visible), ())
     if window.earliest_at is None or window.latest_at is None:
         return ""
     first, last = format_day(window.earliest_at), format_day(window.latest_at)

@@ -9,10 +9,10 @@ apply as the owner typed them. `GrantWizard` is the page of `/oauth/authorize`, 
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -31,7 +31,7 @@ from evidence.errors import ApiException
 from evidence.models.clients import Client
 from evidence.models.grants import Package
 from evidence.models.owners import current_owner
-from owner.grants.grant_forms import DraftForms, SourceForms, StreamForm, is_form_field
+from owner.grants.grant_forms import DraftForms, SourceForms, is_form_field
 from owner.grants.grantable_sources import (
     LOOPBACK_HOSTS,
     AccessRequest,
@@ -41,7 +41,7 @@ from owner.grants.grantable_sources import (
     readable_connections,
     requested_grantable,
 )
-from owner.grants.preview import PreviewsByForm, StreamPreview, preview_sources
+from owner.grants.preview import PreviewsByForm, preview_sources
 from owner.permissions import is_owner, with_security_headers
 from owner.setup_snippets import EVENTS, MCP, REST
 from owner.text import one_line, pluralize
@@ -53,33 +53,7 @@ MAX_BRIEF_LABELS = 3
 MAX_BRIEF_LABEL = 24
 """Characters of a name: two lines of a phone contain the counts and three names."""
 HAS_ERRORS = "Correct the fields marked below."
-
-
-@dataclass(frozen=True, slots=True)
-class StreamRow:
-    form: StreamForm
-    preview: StreamPreview | None
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRow:
-    forms: SourceForms
-    streams: list[StreamRow]
-
-    @property
-    def previews(self) -> list[StreamPreview]:
-        """Return the previews of the streams that are included."""
-        return [row.preview for row in self.streams if row.preview is not None]
-
-    @property
-    def is_expanded(self) -> bool:
-        """Return whether to show its streams: they have an error, a restriction, or one is left out."""
-        draft = self.forms
-        is_selected = bool(draft.connections)
-        return is_selected and (
-            len(draft.included) < len(draft.streams)
-            or any(form.is_expanded for form in draft.streams)
-        )
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +69,29 @@ class ReviewedForms:
         """Return the token of the posted rendering."""
         return str(self.request.POST.get("form_token", ""))
 
-    def find_error(self, *, nothing_selected: str, changed: str) -> str:
-        """Return an empty string if the owner has seen exactly what an approval would grant."""
+    @property
+    def is_allowed(self) -> bool:
+        """Return whether the owner pressed the button that gives access."""
+        return self.request.POST.get("decision") == "allow"
+
+    def decide(
+        self, act: Callable[[], Result], *, nothing_selected: str, changed: str
+    ) -> tuple[Result | None, str]:
+        """Return the outcome of `act` if the owner allowed what they have seen, else why it is refused."""
+        if not self.is_allowed:
+            return None, ""
         if self.forms.is_empty:
-            return nothing_selected
+            return None, nothing_selected
         if not self.forms.check():
-            return HAS_ERRORS
+            return None, HAS_ERRORS
         signature = self.request.POST.get("review_signature", "")
-        expected = self._signature(self.form_token)
-        is_same = hmac.compare_digest(signature.encode(), expected.encode())
-        return "" if self.form_token and is_same else changed
+        is_same = hmac.compare_digest(signature.encode(), self._signature(self.form_token).encode())
+        if not self.form_token or not is_same:
+            return None, changed
+        try:
+            return act(), ""
+        except ApiException as refusal:
+            return None, refusal.message
 
     def issue(self, client: Client, now: datetime) -> Package:
         """Issue the grants with their limits. Raises ApiException, and then stores nothing."""
@@ -121,7 +108,7 @@ class ReviewedForms:
         if not is_complete and not forms.is_empty and forms.has_errors:
             error = error or HAS_ERRORS
         previews = preview_sources(forms.selected)
-        rows = source_rows(forms.sources, previews)
+        rows = [_source_row(source, previews) for source in forms.sources]
         return {
             "error": error,
             "rows": rows,
@@ -168,30 +155,35 @@ def review_signature(
     return hmac.digest(key_for("consent revision"), content, hashlib.sha256).hex()
 
 
-def _brief(rows: Sequence[SourceRow]) -> tuple[str, str] | None:
+def _brief(rows: Sequence[dict[str, Any]]) -> tuple[str, str] | None:
     """Return ``("1,204 records", "Mail and Chat")``: counts and sources; None if nothing is selected."""
-    read = [row for row in rows if row.previews]
+    read = [row for row in rows if row["previews"]]
     if not read:
         return None
-    labels = [one_line(row.forms.label, max_length=MAX_BRIEF_LABEL) for row in read]
+    labels = [one_line(row["forms"].label, max_length=MAX_BRIEF_LABEL) for row in read]
     if len(labels) > MAX_BRIEF_LABELS:
         labels = [
             *labels[: MAX_BRIEF_LABELS - 1],
             f"{len(labels) - MAX_BRIEF_LABELS + 1} more sources",
         ]
-    count = sum(preview.count for row in read for preview in row.previews)
+    count = sum(preview.count for row in read for preview in row["previews"])
     return pluralize(count, "record"), join_words(labels)
 
 
-def source_rows(sources: Sequence[SourceForms], previews: PreviewsByForm) -> list[SourceRow]:
-    """Combine the forms of each source with the previews of its streams."""
-    return [
-        SourceRow(
-            source,
-            [StreamRow(form, previews.get(str(form.prefix))) for form in source.streams],
-        )
-        for source in sources
-    ]
+def _source_row(draft: SourceForms, previews: PreviewsByForm) -> dict[str, Any]:
+    """Combine the forms of a source with the previews of its streams.
+
+    Its streams are shown if they have an error, a restriction, or one is left out.
+    """
+    found = [(form, previews.get(str(form.prefix))) for form in draft.streams]
+    is_partial = len(draft.included) < len(draft.streams)
+    return {
+        "forms": draft,
+        "streams": found,
+        "previews": [preview for _, preview in found if preview is not None],
+        "is_expanded": bool(draft.connections)
+        and (is_partial or any(form.is_expanded for form in draft.streams)),
+    }
 
 
 def describe_hidden(forms: DraftForms, previews: PreviewsByForm) -> Iterator[str]:
@@ -350,12 +342,11 @@ def handle_decision(
         if decision == "allow":
             lock_sources(current_owner())
         wizard = GrantWizard(request, access_request)
-        error = wizard.find_error() if decision == "allow" else ""
-        if decision == "allow" and not error:
-            try:
-                return wizard.approve()
-            except ApiException as refusal:
-                error = refusal.message
+        package_id, error = wizard.reviewed.decide(
+            wizard.approve, nothing_selected=NOTHING_SELECTED, changed=REVIEW_CHANGED
+        )
+        if package_id is not None:
+            return Approved(package_id)
     return wizard.page(action_url=request.path, hidden=wizard.hidden, error=error)
 
 
@@ -380,12 +371,12 @@ class GrantWizard:
             details,
         )
         subject = [*map(repr, asked), sorted(access_request.claims.items())]
-        self._reviewed = ReviewedForms(request, self._forms, subject)
+        self.reviewed = ReviewedForms(request, self._forms, subject)
 
     @with_security_headers
     def page(self, *, action_url: str, hidden: Mapping[str, str], error: str) -> HttpResponse:
         """Render the page, with status 422 if an error must be corrected first."""
-        edit = self._reviewed.context(error=error)
+        edit = self.reviewed.context(error=error)
         context = {
             **edit,
             **describe_client(self._access_request),
@@ -398,21 +389,15 @@ class GrantWizard:
         response["X-Frame-Options"] = "DENY"
         return response
 
-    def find_error(self) -> str:
-        """Return an empty string if the owner has seen exactly what an approval would grant."""
-        return self._reviewed.find_error(nothing_selected=NOTHING_SELECTED, changed=REVIEW_CHANGED)
-
-    def approve(self) -> Approved:
-        """Issue the grants. Raises ApiException if something cannot be granted any more."""
-        now = timezone.now()
-        form_token = self._reviewed.form_token
-        if (package_id := find_approved_package(form_token)) is not None:
-            return Approved(package_id)
-        requesting = self._access_request.client
+    def approve(self) -> str:
+        """Issue the grants and return their package; the same one if the form was sent before."""
+        if (package_id := find_approved_package(self.reviewed.form_token)) is not None:
+            return package_id
+        asks, now = self._access_request.client, timezone.now()
         client = get_or_create_client(
-            requesting.client_id, display_name=requesting.name, owner_id=current_owner(), now=now
+            asks.client_id, display_name=asks.name, owner_id=current_owner(), now=now
         )
-        return Approved(self._reviewed.issue(client, now).pk)
+        return self.reviewed.issue(client, now).pk
 
     @property
     def hidden(self) -> dict[str, str]:

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import orjson
 from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
 from django.core import signing
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
@@ -36,15 +37,15 @@ from owner.oauth.responses import (
     RefusalError,
     allow_form_redirect,
     default_description,
+    display_host,
     endpoint,
     json_response,
     message_page,
     redirect_to_client,
-    redirect_to_sign_in,
     required_resource,
+    single_resource,
 )
 from owner.oauth.server import known_parameters, oauth_backend
-from owner.oauth.uris import display_host, single_resource
 from owner.permissions import is_owner
 
 MAX_DETAILS, MAX_STREAMS, MAX_NAMES = 20, 200, 1_000
@@ -281,11 +282,6 @@ def client_claims(registration: "Registration") -> dict[str, str]:
     }
 
 
-def client_id_of(query: str) -> str | None:
-    """Return the client id of a request that is not validated yet."""
-    return dict(parse_qsl(query)).get("client_id")
-
-
 def redirect_url(redirect_uri: str, parameters: Mapping[str, str | None], *, issuer: str) -> str:
     """Add response parameters and the issuer (RFC 9207) to a redirect URI."""
     parts = urlsplit(redirect_uri)
@@ -318,7 +314,7 @@ def push(request: HttpRequest) -> HttpResponse:
     """Store a request for five minutes and return its ``request_uri``."""
     if len(request.body) > MAX_BYTES:
         raise RefusalError("The request is too large.", status=413)
-    now, parameters = timezone.now(), _parameters(request)
+    now, parameters = timezone.now(), posted_parameters(request)
     values = dict(parameters)
     if "request_uri" in values:
         raise RefusalError("request_uri is not allowed in a pushed request.")
@@ -344,7 +340,8 @@ def push(request: HttpRequest) -> HttpResponse:
     return json_response(body, status=201)
 
 
-def _parameters(request: HttpRequest) -> list[tuple[str, str]]:
+def posted_parameters(request: HttpRequest) -> list[tuple[str, str]]:
+    """Return the members of a form or of a JSON object; those that are no text as JSON."""
     if request.content_type != "application/json":
         return [(name, value) for name, values in request.POST.lists() for value in values]
     try:
@@ -353,11 +350,11 @@ def _parameters(request: HttpRequest) -> list[tuple[str, str]]:
         return []
     if not isinstance(body, dict):
         return []
-    return [(name, _as_text(value)) for name, value in body.items() if value is not None]
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return [
+        (name, value if isinstance(value, str) else orjson.dumps(value).decode())
+        for name, value in body.items()
+        if value is not None
+    ]
 
 
 SIGNED_QUERY = "question"
@@ -389,15 +386,15 @@ def authorize(request: HttpRequest) -> HttpResponse:
 
 def _show_page(request: HttpRequest, now: datetime) -> HttpResponse:
     query = request.META.get("QUERY_STRING", "")
-    client_id = client_id_of(query)
+    client_id = dict(parse_qsl(query)).get("client_id")
     is_signed_in = is_owner(request.user)
     if client_id and clients.is_document_url(client_id) and clients.is_stale(client_id, now=now):
         if not is_signed_in:
-            return redirect_to_sign_in(request)
+            return redirect_to_login(request.get_full_path())
         _fetch_document(client_id, now)
     authorization = validate_authorization_request(query, now=now)
     if not is_signed_in:
-        return redirect_to_sign_in(request)
+        return redirect_to_login(request.get_full_path())
     page = show_review(
         request,
         authorization.access_request(now),

@@ -19,9 +19,8 @@ from evidence import limits
 from owner.grants.grantable_sources import RegisteredBy, RequestingClient
 from owner.oauth import requests
 from owner.oauth.requests import ClientMetadata
-from owner.oauth.responses import InvalidClientError, RefusalError
+from owner.oauth.responses import InvalidClientError, RefusalError, is_registrable
 from owner.oauth.server import DEVICE_GRANT, oauth_backend
-from owner.oauth.uris import is_registrable
 
 if TYPE_CHECKING:
     from owner.oauth.models import Registration
@@ -89,12 +88,18 @@ def validate_client_metadata(metadata: Any) -> ClientMetadata:
     """Return the validated metadata. Raises InvalidClientMetadataError."""
     if not isinstance(metadata, dict):
         raise InvalidClientMetadataError("Client metadata must be a JSON object.")
-    uris = _redirect_uris(metadata)
+    uris, name = _redirect_uris(metadata), metadata.get("client_name", "")
+    if not isinstance(name, str) or "\x00" in name:
+        raise InvalidClientMetadataError("client_name must be a string.")
+    method = metadata.get("token_endpoint_auth_method", "none")
+    if method not in AUTH_METHODS:
+        text = f"token_endpoint_auth_method must be one of: {', '.join(AUTH_METHODS)}."
+        raise InvalidClientMetadataError(text)
     return ClientMetadata(
-        name=_client_name(metadata),
+        name=name[: limits.LABEL_MAX_CHARS],
         redirect_uris=uris,
         grant_types=_grant_types(metadata, has_redirects=bool(uris)),
-        auth_method=_auth_method(metadata),
+        auth_method=method,
         metadata={name: metadata[name] for name in STORED_MEMBERS if _is_short(metadata.get(name))},
     )
 
@@ -141,22 +146,6 @@ def _grant_types(metadata: Mapping[str, Any], *, has_redirects: bool) -> list[st
     if response_types and "code" not in response_types:
         raise InvalidClientMetadataError("The only supported response type is code.")
     return supported
-
-
-def _auth_method(metadata: Mapping[str, Any]) -> str:
-    method = metadata.get("token_endpoint_auth_method", "none")
-    if method not in AUTH_METHODS:
-        raise InvalidClientMetadataError(
-            f"token_endpoint_auth_method must be one of: {', '.join(AUTH_METHODS)}."
-        )
-    return str(method)
-
-
-def _client_name(metadata: Mapping[str, Any]) -> str:
-    name = metadata.get("client_name", "")
-    if not isinstance(name, str) or "\x00" in name:
-        raise InvalidClientMetadataError("client_name must be a string.")
-    return name[: limits.LABEL_MAX_CHARS]
 
 
 def _is_short(value: Any) -> bool:

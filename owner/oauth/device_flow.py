@@ -1,6 +1,6 @@
 """Device authorization (RFC 8628), and `/agent-connect`, by which `pdpp connect` requests access.
 
-The owner decides on one page for both. The token of a connect attempt is derived from its polling code
+The owner types every code on one page. A device asks to read, or for the token of a collector. The token of a connect attempt is derived from its polling code
 at each poll, so repeated polls return the same token and none has to be stored (contract 1.8).
 """
 
@@ -8,17 +8,16 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
-import orjson
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods
 
 from evidence import limits
 from evidence.access import grant_states
 from evidence.api.authentication import requested_url
 from evidence.models.owners import act_for
+from owner.connections_page import WritableConnectionsForm
 from owner.grants.grantable_sources import AccessRequest
 from owner.grants.wizard import Approved, Denied, handle_decision, show_review
 from owner.oauth import clients, requests, tokens
@@ -26,19 +25,22 @@ from owner.oauth.authorization_endpoint import (
     REQUEST_URI_PREFIX,
     client_claims,
     parse_authorization_details,
+    posted_parameters,
 )
 from owner.oauth.clients import authenticate_client, requesting_client
 from owner.oauth.responses import (
+    COLLECT_SCOPE,
+    SCOPE,
     RefusalError,
     endpoint,
     json_response,
     message_page,
-    owner_or_sign_in,
     required_resource,
+    stored_resource,
 )
 from owner.oauth.server import DEVICE_GRANT
-from owner.oauth.uris import SCOPE, stored_resource
-from owner.permissions import with_security_headers
+from owner.oauth.tokens import collector_name
+from owner.permissions import owner_required
 
 if TYPE_CHECKING:
     from owner.oauth.models import PendingRequest, Registration
@@ -53,17 +55,36 @@ def device_authorization(request: HttpRequest) -> HttpResponse:
     registration = authenticate_client(request, request.POST.dict())
     parse_authorization_details(details)
     require_device_grant(registration)
+    kind = _requested_kind(request.POST.get("scope", ""))
+    resource = required_resource(
+        request.POST.getlist("resource"),
+        default="/v1" if kind is requests.Kind.COLLECTOR else "/mcp",
+    )
+    if kind is requests.Kind.COLLECTOR and (details or resource != "/v1"):
+        raise RefusalError("A collector names no details and no resource but the REST API.")
     opened = requests.open_request(
-        requests.Kind.DEVICE,
+        kind,
         urlencode({"authorization_details": details}),
         registration=registration,
-        resource=required_resource(request.POST.getlist("resource")),
+        resource=resource,
         now=timezone.now(),
         typed=True,
     )
     return json_response(
         {"device_code": opened.handle, **device_response(opened, requested_url(request))}
     )
+
+
+def _requested_kind(scope: str) -> requests.Kind:
+    """Return what a device asks for. Raises RefusalError for a token that reads and writes."""
+    scopes = set(scope.split())
+    if COLLECT_SCOPE not in scopes:
+        return requests.Kind.DEVICE
+    if len(scopes) > 1:
+        raise RefusalError(
+            f"{COLLECT_SCOPE} is asked for alone: a collector reads nothing.", error="invalid_scope"
+        )
+    return requests.Kind.COLLECTOR
 
 
 def require_device_grant(registration: "Registration") -> None:
@@ -86,8 +107,7 @@ def device_response(opened: requests.OpenedRequest, server_url: str) -> dict[str
     }
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@owner_or_sign_in
+@owner_required
 def device(request: HttpRequest) -> HttpResponse:
     """Let the owner enter a code, review the request and decide.
 
@@ -101,6 +121,8 @@ def device(request: HttpRequest) -> HttpResponse:
     row = requests.find_by_user_code(user_code, now=now)
     if row is None:
         return _code_page(request, user_code, is_unknown=True)
+    if row.kind == requests.Kind.COLLECTOR:
+        return _collector_page(request, row, user_code, now)
     access_request = _access_request(row)
     if set(request.POST) <= {USER_CODE, "csrfmiddlewaretoken"}:
         hidden = {USER_CODE: user_code}
@@ -115,17 +137,44 @@ def device(request: HttpRequest) -> HttpResponse:
                 return page
 
 
+def _collector_page(
+    request: HttpRequest, row: "PendingRequest", user_code: str, now: datetime
+) -> HttpResponse:
+    """Let the owner choose the connections that a collector may write to; nothing is chosen before."""
+    decision = request.POST.get("decision")
+    form = WritableConnectionsForm(request.POST if decision == "allow" else None)
+    if decision == "deny" or form.is_valid():
+        chosen = form.cleaned_data["connections"] if form.is_bound else None
+        if not requests.decide(row, connection_ids=chosen, now=now):
+            return _too_late(request)
+        if chosen is None:
+            return message_page(request, DENIED, "The collector gets no token.", status=200)
+        text = "You can return to the program. The page Collectors shows it, and ends its access."
+        return message_page(request, ALLOWED, text, status=200)
+    name = collector_name(row.registration)
+    context = {"name": name, "form": form, "hidden": {USER_CODE: user_code}}
+    status = 422 if form.is_bound else 200
+    return render(request, "owner/oauth/collector.html", context, status=status)
+
+
+DENIED, ALLOWED = "Access denied", "Access allowed"
+
+
+def _too_late(request: HttpRequest) -> HttpResponse:
+    text = "The request was already decided or has expired. Start again in the app."
+    return message_page(request, "Request expired", text, status=409)
+
+
 def _store_decision(
     request: HttpRequest, row: "PendingRequest", package_id: str | None, now: datetime
 ) -> HttpResponse:
     if not requests.decide(row, package_id=package_id, now=now):
         transaction.set_rollback(True)
-        text = "The request was already decided or has expired. Start again in the app."
-        return message_page(request, "Request expired", text, status=409)
+        return _too_late(request)
     requests.mark_registration_used(row.registration, now=now)
     if package_id is None:
-        return message_page(request, "Access denied", "The app gets no access.", status=200)
-    return message_page(request, "Access allowed", "You can return to the app.", status=200)
+        return message_page(request, DENIED, "The app gets no access.", status=200)
+    return message_page(request, ALLOWED, "You can return to the app.", status=200)
 
 
 def _access_request(row: "PendingRequest") -> AccessRequest:
@@ -140,15 +189,11 @@ def _access_request(row: "PendingRequest") -> AccessRequest:
     )
 
 
-@with_security_headers
 def _code_page(request: HttpRequest, user_code: str, *, is_unknown: bool) -> HttpResponse:
     context = {"user_code": user_code[:20], "is_unknown": is_unknown}
     status = 422 if is_unknown else 200
     return render(request, "owner/oauth/device.html", context, status=status)
 
-
-if TYPE_CHECKING:
-    from owner.oauth.models import PendingRequest, Registration
 
 TOKEN_LIFETIME = timedelta(days=365)
 DEVICE_METADATA = {"token_endpoint_auth_method": "none"}
@@ -160,7 +205,7 @@ INTERVAL_MS = {"interval_ms": limits.POLL_SECONDS * 1000}
 def agent_connect(request: HttpRequest) -> HttpResponse:
     """Return 201 with the approval URL for the owner and the polling URL for the client."""
     now = timezone.now()
-    parameters = _parameters(request)
+    parameters = dict(posted_parameters(request))
     resource = required_resource([parameters.get("resource", "")], default="/v1")
     pushed = _pushed_request(parameters, now)
     registration = _registration(request, parameters, pushed, now)
@@ -179,7 +224,7 @@ def agent_connect(request: HttpRequest) -> HttpResponse:
 def poll_token(request: HttpRequest, attempt_id: str) -> HttpResponse:
     """Return 202 until the owner decides, then the token at every poll."""
     now = timezone.now()
-    code = _parameters(request).get("polling_code", "")
+    code = dict(posted_parameters(request)).get("polling_code", "")
     with transaction.atomic():
         row = requests.lock_by_handle(requests.Kind.CONNECT, code)
         if row is None or row.request_id != attempt_id:
@@ -269,15 +314,3 @@ def _token_body(row: "PendingRequest", code: str, now: datetime) -> dict[str, An
         **grant_states.grant_reference(package.pk, now=now),
         **({"grant": grants[0]} if len(grants) == 1 else {"grants": grants}),
     }
-
-
-def _parameters(request: HttpRequest) -> dict[str, str]:
-    """Return the string members of a JSON object or of a form."""
-    if request.content_type != "application/json":
-        return request.POST.dict()
-    try:
-        body = orjson.loads(request.body)
-    except orjson.JSONDecodeError:
-        return {}
-    members = body.items() if isinstance(body, dict) else ()
-    return {name: value for name, value in members if isinstance(value, str)}

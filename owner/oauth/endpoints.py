@@ -19,7 +19,9 @@ from evidence.api.authentication import requested_url
 from owner.oauth import clients, requests
 from owner.oauth.clients import AUTH_METHODS
 from owner.oauth.responses import (
-    CLIENT_CHALLENGE,
+    COLLECT_SCOPE,
+    OFFLINE_SCOPE,
+    SCOPE,
     RefusalError,
     endpoint,
     error_response,
@@ -27,7 +29,6 @@ from owner.oauth.responses import (
 )
 from owner.oauth.server import DEVICE_GRANT, GRANT_TYPES, oauth_backend
 from owner.oauth.tokens import introspection_response
-from owner.oauth.uris import OFFLINE_SCOPE, SCOPE
 
 INTROSPECTION_USER = "resource-server"
 
@@ -47,7 +48,7 @@ def token(request: HttpRequest) -> HttpResponse:
     with transaction.atomic():
         _, _, body, status = oauth_backend().create_token_response(request)
     members = json.loads(body)
-    return json_response(members) if status == 200 else _library_error(request, members)
+    return _answer(request, members, status)
 
 
 @endpoint
@@ -55,18 +56,16 @@ def revoke(request: HttpRequest) -> HttpResponse:
     """Revoke a token of the client and all tokens of the same sign-in (RFC 7009)."""
     with transaction.atomic():
         _, _, body, status = oauth_backend().create_revocation_response(request)
-    return json_response({}) if status == 200 else _library_error(request, json.loads(body))
+    return _answer(request, json.loads(body) if status != 200 else {}, status)
 
 
-def _library_error(request: HttpRequest, members: dict[str, Any]) -> HttpResponse:
-    """Return 400, or 401 for wrong credentials in the Authorization header (RFC 6749, 5.2)."""
-    error = members.pop("error")
-    description = members.pop("error_description", "")
+def _answer(request: HttpRequest, members: dict[str, Any], status: int) -> HttpResponse:
+    """Raise RefusalError for an error: 400, or 401 for wrong credentials in the header (RFC 6749, 5.2)."""
+    if status == 200:
+        return json_response(members)
+    error, text = members.pop("error"), members.pop("error_description", "")
     used_header = error == "invalid_client" and "Authorization" in request.headers
-    response = error_response(error, description, status=401 if used_header else 400, **members)
-    if used_header:
-        response["WWW-Authenticate"] = CLIENT_CHALLENGE
-    return response
+    raise RefusalError(text, error=error, status=401 if used_header else 400, **members)
 
 
 @endpoint
@@ -137,13 +136,18 @@ def server_metadata(issuer: str) -> dict[str, Any]:
         "pdpp_pre_registered_public_clients": [],
         "pdpp_authorization_details_types_supported": [DATA_ACCESS],
         "pdpp_provider_connect_capabilities": ["cli_device_connect", "third_party_client_connect"],
-        "pdpp_device_authorization_profiles_supported": [{"profile": "grant_scoped_mcp"}],
+        "pdpp_device_authorization_profiles_supported": [
+            {"profile": "grant_scoped_mcp"},
+            {"profile": "collector", "scope": COLLECT_SCOPE},
+        ],
     }
 
 
 @endpoint
 def register(request: HttpRequest) -> HttpResponse:
     """Register a client (RFC 7591) and return the stored metadata; this gives no access by itself."""
+    if request.content_type != "application/json":
+        raise clients.InvalidClientMetadataError("Send the client metadata as application/json.")
     if len(request.body) > limits.REGISTRATION_BYTES:
         raise clients.InvalidClientMetadataError("The client metadata is too large.")
     metadata = clients.validate_client_metadata(_parse_json(request.body))

@@ -129,7 +129,7 @@ class AuthorizationCode(Owned):
 
 
 class PendingRequest(models.Model):
-    """An authorization request that waits for the owner: device, command line or pushed.
+    """An authorization request that waits for the owner: device, collector, command line or pushed.
 
     ``handle`` is the hash of the client's reference, ``user_code`` of the code that a person types.
     ``parameters`` is the request as a query string.
@@ -137,6 +137,7 @@ class PendingRequest(models.Model):
 
     class Kind(models.TextChoices):
         DEVICE = "device", "Device"
+        COLLECTOR = "collector", "Collector"
         CONNECT = "connect", "Command line"
         PUSHED = "pushed", "Pushed"
 
@@ -155,7 +156,9 @@ class PendingRequest(models.Model):
     owner = models.ForeignKey(Owner, null=True, on_delete=models.CASCADE, related_name="+")
     """Who decided; nobody, and so no package, belongs to a request that waits."""
     package_id = models.TextField(null=True, db_collation="C")
-    """The package that the owner allowed; None with ``decided_at`` set means denied."""
+    """The package that the owner allowed a client to read."""
+    connection_ids = ArrayField(models.TextField(db_collation="C"), null=True)
+    """The connections that the owner allowed a collector to write to."""
     used_at = models.DateTimeField(null=True)
 
     unscoped = models.Manager["PendingRequest"]()
@@ -165,13 +168,25 @@ class PendingRequest(models.Model):
         constraints = [
             models.CheckConstraint(
                 name="pending_request_allowed_when_decided",
-                condition=models.Q(package_id__isnull=True) | models.Q(decided_at__isnull=False),
-            )
+                condition=models.Q(package_id__isnull=True, connection_ids__isnull=True)
+                | models.Q(decided_at__isnull=False),
+            ),
+            # No device code of a collector gives a token that reads, and no other one that writes.
+            models.CheckConstraint(
+                name="pending_request_allowed_what_it_asked_for",
+                condition=models.Q(kind="collector", package_id__isnull=True)
+                | (~models.Q(kind="collector") & models.Q(connection_ids__isnull=True)),
+            ),
         ]
 
     @override
     def __str__(self) -> str:
         return f"{self.kind} request {self.request_id}"
+
+    @property
+    def is_allowed(self) -> bool:
+        """Return whether the owner allowed the request; a decided one that is not was denied."""
+        return self.package_id is not None or self.connection_ids is not None
 
     @property
     def package(self) -> Package | None:

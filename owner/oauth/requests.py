@@ -58,7 +58,7 @@ def register_dynamic_client(
         source=Registration.Source.DYNAMIC,
         registered_from=address_digest,
         created_at=now,
-        secret_digest=None if secret is None else _secret_digest(secret),
+        secret_digest=None if secret is None else digest_for("client secret", secret),
         **_columns(client),
     )
     return row, secret
@@ -139,10 +139,6 @@ def _columns(client: ClientMetadata) -> dict[str, Any]:
     }
 
 
-def _secret_digest(secret: str) -> bytes:
-    return digest_for("client secret", secret)
-
-
 Kind = PendingRequest.Kind
 USER_CODE_ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
 """Letters of user codes, without vowels and digits (RFC 8628, 6.1)."""
@@ -215,11 +211,20 @@ def find_by_user_code(typed: str, *, now: datetime) -> PendingRequest | None:
     return rows.filter(user_code=_user_code(typed), decided_at=None, expires_at__gt=now).first()
 
 
-def decide(row: PendingRequest, *, package_id: str | None, now: datetime) -> bool:
-    """Store the owner's decision; no package means denied. Returns False if already decided."""
+def decide(
+    row: PendingRequest,
+    *,
+    now: datetime,
+    package_id: str | None = None,
+    connection_ids: Sequence[str] | None = None,
+) -> bool:
+    """Store what the owner allowed; nothing means denied. Returns False if already decided.
+
+    A client gets a package that it reads, a collector gets connections that it writes to.
+    """
     undecided = PendingRequest.unscoped.filter(pk=row.pk, decided_at=None, expires_at__gt=now)
-    decision = {"decided_at": now, "owner_id": current_owner(), "package_id": package_id}
-    return bool(undecided.update(**decision))
+    allowed = {"package_id": package_id, "connection_ids": connection_ids}
+    return bool(undecided.update(decided_at=now, owner_id=current_owner(), **allowed))
 
 
 def record_poll(row: PendingRequest, *, now: datetime) -> bool:

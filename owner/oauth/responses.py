@@ -1,23 +1,22 @@
-"""OAuth responses: JSON errors (RFC 6749), message pages and redirects to the client."""
+"""Redirect URIs, resource indicators (RFC 8707), JSON errors (RFC 6749), message pages and redirects."""
 
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlsplit
 
-from django.conf import settings
-from django.contrib.auth import REDIRECT_FIELD_NAME
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
-from django.shortcuts import render, resolve_url
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
+from evidence.api.authentication import public_urls
 from evidence.errors import RateLimitExceeded
-from owner.grants.grantable_sources import Resource
-from owner.oauth.uris import form_action_source, single_resource
-from owner.permissions import is_owner, with_security_headers
+from owner.grants.grantable_sources import LOOPBACK_HOSTS, Resource
+from owner.permissions import with_security_headers
 
 CLIENT_CHALLENGE = 'Basic realm="token"'
 DESCRIPTIONS = {
@@ -26,7 +25,6 @@ DESCRIPTIONS = {
     "invalid_request": "A parameter is missing, repeated or invalid.",
     "unauthorized_client": "The client is not registered for this grant type.",
 }
-View = Callable[[HttpRequest], HttpResponse]
 NO_STORE_HEADERS = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
@@ -55,9 +53,11 @@ def default_description(error: str) -> str:
 class RefusalError(Exception):
     """A request that gets an error for an answer; the message is its description."""
 
-    def __init__(self, message: str, *, error: str = "invalid_request", status: int = 400) -> None:
+    def __init__(
+        self, message: str, *, error: str = "invalid_request", status: int = 400, **members: Any
+    ) -> None:
         super().__init__(message)
-        self.error, self.status = error, status
+        self.error, self.status, self.members = error, status, members
 
 
 class InvalidClientError(RefusalError):
@@ -87,7 +87,9 @@ def endpoint(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
         try:
             return view(request, *args, **kwargs)
         except RefusalError as refusal:
-            response = error_response(refusal.error, str(refusal), status=refusal.status)
+            response = error_response(
+                refusal.error, str(refusal), status=refusal.status, **refusal.members
+            )
             if refusal.error == "invalid_client" and refusal.status == 401:
                 response["WWW-Authenticate"] = CLIENT_CHALLENGE
         except RateLimitExceeded as error:
@@ -121,17 +123,120 @@ def allow_form_redirect(response: HttpResponse, redirect_uri: str) -> HttpRespon
     return response
 
 
-def redirect_to_sign_in(request: HttpRequest) -> HttpResponseRedirect:
-    """Redirect to the sign-in page, which leads back to the requested page."""
-    query = urlencode({REDIRECT_FIELD_NAME: request.get_full_path()})
-    return HttpResponseRedirect(f"{resolve_url(settings.LOGIN_URL)}?{query}")
+FORBIDDEN_SCHEMES = frozenset((
+    "about", "blob", "data", "file", "filesystem", "ftp", "javascript", "vbscript", "view-source",
+    "ws", "wss",
+))  # fmt: skip
+"""Schemes that a browser handles itself; other private schemes belong to apps (RFC 8252)."""
+SCOPE = "pdpp:read"
+COLLECT_SCOPE = "pdpp:collect"
+"""Scope of collectors, for the device flow alone. It is not among `scopes_supported`, because MCP hosts
+ask for all of those."""
+OFFLINE_SCOPE = "offline_access"
 
 
-def owner_or_sign_in(view: View) -> View:
-    """Restrict a view to the owner; others are redirected to the sign-in page."""
+def is_unambiguous(uri: str) -> bool:
+    """Return whether every parser splits `uri` in the same way."""
+    if not uri.isascii() or not uri.isprintable() or set(uri) & set("\\<>\"'` {}|^#"):
+        return False
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError:
+        return False
+    return bool(parts.scheme) and "@" not in parts.netloc
 
-    @wraps(view)
-    def inner(request: HttpRequest) -> HttpResponse:
-        return view(request) if is_owner(request.user) else redirect_to_sign_in(request)
 
-    return inner
+def is_registrable(uri: str) -> bool:
+    """Return whether a client may register `uri`: https, http on loopback, or a private scheme.
+
+    Hosts with wildcards are refused.
+    """
+    if not is_unambiguous(uri):
+        return False
+    parts = urlsplit(uri)
+    if set(parts.netloc) & set("*%"):
+        return False
+    match parts.scheme:
+        case "https":
+            return bool(parts.hostname)
+        case "http":
+            return parts.hostname in LOOPBACK_HOSTS
+        case scheme:
+            return scheme not in FORBIDDEN_SCHEMES
+
+
+LOOPBACK_ADDRESS = re.compile(r"(http://(?:localhost|127\.0\.0\.1|\[::1\])):[0-9]+(?=[/?]|$)")
+
+
+def is_registered(uri: str, registered: Sequence[str]) -> bool:
+    """Return whether `uri` equals a registered one, but for the port of an http address on loopback.
+
+    Apps on the owner's computer listen on a port that is free at the time (RFC 8252, 7.3).
+    """
+    known = {_without_loopback_port(each) for each in registered}
+    return is_unambiguous(uri) and _without_loopback_port(uri) in known
+
+
+def _without_loopback_port(uri: str) -> str:
+    match = LOOPBACK_ADDRESS.match(uri)
+    return uri if match is None else match[1] + uri[match.end() :]
+
+
+def display_host(uri: str) -> str:
+    """Return the host and port of a redirect URI (443 is left out), or its private scheme with a colon."""
+    parts = urlsplit(uri)
+    if parts.scheme not in ("http", "https"):
+        return f"{parts.scheme}:"
+    host = parts.hostname or ""
+    name = f"[{host}]" if ":" in host else host
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    return name if (parts.scheme, port) == ("https", 443) else f"{name}:{port}"
+
+
+def form_action_source(uri: str) -> str:
+    """Return the Content-Security-Policy source that allows a form to redirect to `uri`.
+
+    A policy cannot name IPv6 addresses or hosts of private schemes; the source is then the scheme.
+    """
+    parts = urlsplit(uri)
+    has_origin = parts.scheme in ("http", "https") and "[" not in parts.netloc
+    return f"{parts.scheme}://{parts.netloc}" if has_origin else f"{parts.scheme}:"
+
+
+def parse_resource(indicator: str) -> Resource | None:
+    """Return the resource of an indicator with or without a final slash, or None if unknown."""
+    try:
+        parts = urlsplit(indicator.removesuffix("/"))
+    except ValueError:
+        return None
+    origin = parts._replace(netloc=parts.netloc.lower(), path="").geturl()
+    if origin not in public_urls():
+        return None
+    match parts.path:
+        case "/mcp" | "/mcp/events":
+            return parts.path
+        case "" | "/v1":
+            return "/v1"
+        case _:
+            return None
+
+
+def single_resource(indicators: Sequence[str], *, default: Resource) -> Resource | None:
+    """Return the resource that all indicators name, or None if one is unknown or two differ.
+
+    A token is valid for one resource only.
+    """
+    resources = {parse_resource(indicator) for indicator in indicators if indicator}
+    if not resources:
+        return default
+    return resources.pop() if len(resources) == 1 else None
+
+
+def stored_resource(resource: str) -> Resource:
+    """Narrow a stored resource to the Resource type."""
+    match resource:
+        case "/v1" | "/mcp/events":
+            return resource
+        case _:
+            return "/mcp"

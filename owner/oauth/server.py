@@ -27,9 +27,10 @@ from typing_extensions import override
 
 from evidence import limits
 from evidence.access.crypto import ACCESS_PREFIX, REFRESH_PREFIX, new_secret, owner_in
+from evidence.errors import ConnectionNotFound
 from evidence.models.owners import act_for
 from owner.oauth import requests, tokens
-from owner.oauth.uris import OFFLINE_SCOPE, SCOPE, is_registered, single_resource
+from owner.oauth.responses import OFFLINE_SCOPE, SCOPE, is_registered, single_resource
 
 
 class FreshAuthorizationRequired(errors.InvalidGrantError):
@@ -63,33 +64,19 @@ class RequestValidator(OAuth2Validator):
         return requests.is_client_secret(provided_secret, stored_secret)
 
     @override
-    def is_origin_allowed(
-        self, client_id: str, origin: str, request: Request, *args: Any, **kwargs: Any
-    ) -> bool:
+    def is_origin_allowed(self, *args: Any, **kwargs: Any) -> bool:
         """Send no CORS headers, so that pages of other sites cannot read tokens."""
         return False
 
     @override
     def validate_grant_type(
-        self,
-        client_id: str,
-        grant_type: str,
-        client: Any,
-        request: Request,
-        *args: Any,
-        **kwargs: Any,
+        self, client_id: str, grant_type: str, client: Any, request: Request, **kwargs: Any
     ) -> bool:
         return grant_type in request.client.grant_types
 
     @override
     def validate_response_type(
-        self,
-        client_id: str,
-        response_type: str,
-        client: Any,
-        request: Request,
-        *args: Any,
-        **kwargs: Any,
+        self, client_id: str, response_type: str, client: Any, request: Request, **kwargs: Any
     ) -> bool:
         return response_type == "code" and "authorization_code" in request.client.grant_types
 
@@ -100,13 +87,11 @@ class RequestValidator(OAuth2Validator):
         self, client_id: str, scopes: Any, client: Any, request: Request, *args: Any, **kwargs: Any
     ) -> bool:
         # The owner decides what may be read; unknown scopes are ignored.
-        request.scopes = granted_scopes(scopes)
+        request.scopes = [SCOPE, *([OFFLINE_SCOPE] if OFFLINE_SCOPE in (scopes or ()) else [])]
         return True
 
     @override
-    def get_default_scopes(
-        self, client_id: str, request: Request, *args: Any, **kwargs: Any
-    ) -> Any:
+    def get_default_scopes(self, *args: Any, **kwargs: Any) -> Any:
         return [SCOPE]
 
     @override
@@ -147,23 +132,14 @@ class RequestValidator(OAuth2Validator):
 
     @override
     def confirm_redirect_uri(
-        self,
-        client_id: str,
-        code: str,
-        redirect_uri: str,
-        client: Any,
-        request: Request,
-        *args: Any,
-        **kwargs: Any,
+        self, client_id: str, code: str, redirect_uri: str, client: Any, request: Request, **_: Any
     ) -> bool:
         # The parameter is required here, although the library fills in a default.
         is_given = not request.using_default_redirect_uri
         return is_given and bool(request.pdpp_row.redirect_uri == redirect_uri)
 
     @override
-    def invalidate_authorization_code(
-        self, client_id: str, code: str, request: Request, *args: Any, **kwargs: Any
-    ) -> None:
+    def invalidate_authorization_code(self, *args: Any, **kwargs: Any) -> None:
         """``validate_code`` has already invalidated it."""
 
     # --- refresh tokens
@@ -174,7 +150,7 @@ class RequestValidator(OAuth2Validator):
     ) -> bool:
         act_for(owner_in(refresh_token, REFRESH_PREFIX))
         try:
-            session = tokens.lock_refresh_session(
+            used = tokens.lock_refresh_session(
                 refresh_token, registration=client, now=timezone.now()
             )
         except tokens.RefreshTokenReplayed:
@@ -187,20 +163,18 @@ class RequestValidator(OAuth2Validator):
                 description="The refresh token is unknown, has expired or was revoked.",
                 request=request,
             ) from None
-        _check_resource(request, session.family.resource)
-        request.pdpp_session = session
+        _check_resource(request, used.family.resource)
+        request.pdpp_refresh_token = used
         return True
 
     @override
     def get_original_scopes(
         self, refresh_token: str, request: Request, *args: Any, **kwargs: Any
     ) -> Any:
-        return request.pdpp_session.family.scope
+        return request.pdpp_refresh_token.family.scope
 
     @override
-    def is_within_original_scope(
-        self, request_scopes: Any, refresh_token: str, request: Request, *args: Any, **kwargs: Any
-    ) -> bool:
+    def is_within_original_scope(self, *args: Any, **kwargs: Any) -> bool:
         return True  # validate_scopes has removed unknown scopes
 
     # --- devices
@@ -210,7 +184,9 @@ class RequestValidator(OAuth2Validator):
     ) -> str | None:
         """Return the state of a device code as a constant of the library (RFC 8628, 3.5)."""
         now = timezone.now()
-        row = requests.lock_by_handle(requests.Kind.DEVICE, device_code)
+        row = requests.lock_by_handle(requests.Kind.DEVICE, device_code) or requests.lock_by_handle(
+            requests.Kind.COLLECTOR, device_code
+        )
         if row is None or row.registration_id != request.client.pk or row.used_at is not None:
             return None
         if row.decided_at is None and row.expires_at <= now:
@@ -219,7 +195,7 @@ class RequestValidator(OAuth2Validator):
             return str(DeviceCodeGrant.DEVICE_CODE_SLOW_DOWN)
         if row.decided_at is None:
             return str(DeviceCodeGrant.DEVICE_CODE_PENDING)
-        if row.package_id is None or row.owner_id is None:
+        if not row.is_allowed or row.owner_id is None:
             return str(DeviceCodeGrant.DEVICE_CODE_DENIED)
         act_for(row.owner_id)
         if row.expires_at + timedelta(seconds=limits.QUESTION_SECONDS) <= now:
@@ -236,7 +212,16 @@ class RequestValidator(OAuth2Validator):
         """Store the tokens and add this server's members to the response."""
         now = timezone.now()
         if request.grant_type == "refresh_token":
-            tokens.rotate_tokens(token, request.pdpp_session, now=now)
+            tokens.rotate_tokens(token, request.pdpp_refresh_token, now=now)
+        elif request.grant_type == DEVICE_GRANT and request.pdpp_row.connection_ids is not None:
+            try:
+                tokens.issue_collector_token(
+                    token, request.pdpp_row, registration=request.client, now=now
+                )
+            except ConnectionNotFound:
+                raise errors.InvalidGrantError(
+                    description="A connection has ended since it was allowed.", request=request
+                ) from None
         else:
             tokens.issue_first_tokens(token, request.pdpp_row, registration=request.client, now=now)
 
@@ -247,11 +232,6 @@ class RequestValidator(OAuth2Validator):
         act_for(owner_in(token, REFRESH_PREFIX) or owner_in(token, ACCESS_PREFIX))
         if request.client is not None:
             tokens.revoke_by_token(token, registration=request.client, now=timezone.now())
-
-
-def granted_scopes(requested: Any) -> list[str]:
-    """Return the read scope, and offline access if it was requested."""
-    return [SCOPE, *([OFFLINE_SCOPE] if OFFLINE_SCOPE in (requested or ()) else [])]
 
 
 def _check_resource(request: Request, resource: str) -> None:

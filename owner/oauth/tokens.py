@@ -27,7 +27,7 @@ from evidence.access.grant_states import (
     is_refreshable,
     usable_until,
 )
-from evidence.access.tokens import revoke_token_id, store_token
+from evidence.access.tokens import create_collector, revoke_token_id, store_token
 from evidence.models.grants import AccessToken, Grant, Package
 from evidence.models.owners import act_for, current_owner
 from owner.oauth.models import (
@@ -38,14 +38,7 @@ from owner.oauth.models import (
     RefreshToken,
     Registration,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefreshSession:
-    """A valid refresh token and its family, locked until the transaction ends."""
-
-    family: RefreshFamily
-    row: RefreshToken
+from owner.oauth.responses import COLLECT_SCOPE
 
 
 class RefreshTokenReplayed(Exception):  # noqa: N818 names what happened
@@ -56,30 +49,10 @@ class RefreshTokenEnded(Exception):  # noqa: N818 names what happened
     """The refresh token is unknown or expired, or its grants have ended."""
 
 
-def allows_refresh(package_id: str) -> bool:
-    """Return whether every grant of a package is continuous, not for a single use."""
-    rows = Grant.unscoped.filter(package_id=package_id)
-    return not rows.exclude(access_mode=Grant.AccessMode.CONTINUOUS).exists()
-
-
-def create_family(
-    package: Package, *, registration: Registration, resource: str, scope: str, now: datetime
-) -> RefreshFamily:
-    """Create a family of refresh tokens, without a token yet."""
-    return RefreshFamily.unscoped.create(
-        family_id=new_id("fam_"),
-        registration=registration,
-        package=package,
-        resource=resource,
-        scope=scope,
-        created_at=now,
-    )
-
-
 def lock_refresh_session(
     refresh_token: str, *, registration: Registration, now: datetime
-) -> RefreshSession:
-    """Lock the family of a refresh token. Call it in a transaction.
+) -> RefreshToken:
+    """Return a valid refresh token, whose family is locked until the transaction ends.
 
     A used token works for ten more seconds, because a host may run several processes or lose a
     response. Raises ``RefreshTokenEnded``, or ``RefreshTokenReplayed`` after ending the family.
@@ -93,6 +66,7 @@ def lock_refresh_session(
     if family is None:
         raise RefreshTokenEnded
     row = RefreshToken.unscoped.get(digest__in=digests)
+    row.family = family
     grace = timedelta(seconds=limits.REFRESH_GRACE_SECONDS)
     if row.replaced_at is not None and row.replaced_at + grace <= now:
         end_family(family.family_id, now=now)
@@ -101,17 +75,7 @@ def lock_refresh_session(
         raise RefreshTokenEnded
     if not is_refreshable(family.package_id, now=now):
         raise RefreshTokenEnded
-    return RefreshSession(family=family, row=row)
-
-
-def mark_replaced(session: RefreshSession, *, now: datetime) -> None:
-    """Mark a refresh token and its siblings as used, unless it was used before.
-
-    Access tokens that came with them expire on their own, because requests may be using them.
-    """
-    if session.row.replaced_at is None:
-        current = RefreshToken.unscoped.filter(family=session.family, replaced_at=None)
-        current.update(replaced_at=now)
+    return row
 
 
 def extend_family(
@@ -139,7 +103,8 @@ def extend_family(
 def end_family(family_id: str, *, now: datetime) -> None:
     """Revoke a sign-in and its tokens. The grants stay."""
     RefreshFamily.unscoped.filter(family_id=family_id, revoked_at=None).update(revoked_at=now)
-    _revoke_tokens(family_id, now=now)
+    members = FamilyMember.unscoped.filter(family_id=family_id).values("token_id")
+    AccessToken.unscoped.filter(token_id__in=members, revoked_at=None).update(revoked_at=now)
 
 
 def revoke_by_token(token: str, *, registration: Registration, now: datetime) -> None:
@@ -155,25 +120,12 @@ def revoke_by_token(token: str, *, registration: Registration, now: datetime) ->
     ).update(revoked_at=now)
 
 
-def is_in_ended_family(token: AccessToken) -> bool:
-    """Return whether the sign-in of a token was revoked."""
-    members = FamilyMember.unscoped.filter(token=token)
-    return members.filter(family__revoked_at__isnull=False).exists()
-
-
 def delete_expired_families(now: datetime) -> int:
     """Delete families whose last refresh token expired long ago. Returns their number."""
     before = now - timedelta(seconds=limits.REFRESH_SECONDS)
     alive = RefreshToken.unscoped.filter(replaced_at=None, expires_at__gt=before)
     deleted, _ = RefreshFamily.unscoped.exclude(family_id__in=alive.values("family_id")).delete()
     return deleted
-
-
-def _revoke_tokens(family_id: str, *, now: datetime) -> None:
-    members = FamilyMember.unscoped.filter(family_id=family_id)
-    AccessToken.unscoped.filter(token_id__in=members.values("token_id"), revoked_at=None).update(
-        revoked_at=now
-    )
 
 
 CODE_PREFIX = "pdpp_ac_"
@@ -223,26 +175,14 @@ def redeem_code(
     if row is None:
         return None
     if row.used_at is not None:
-        _revoke_outcome(row, now)
+        if row.family_id is not None:
+            end_family(row.family_id, now=now)
+        elif row.token_id is not None:
+            revoke_token_id(row.token_id, now=now)
         return None
     row.used_at = now
     row.save(update_fields=["used_at"])
     return row if row.expires_at > now else None
-
-
-def record_code_outcome(
-    row: AuthorizationCode, *, token: AccessToken, family: RefreshFamily | None
-) -> None:
-    """Store which token and family a code led to."""
-    row.token, row.family = token, family
-    row.save(update_fields=["token", "family"])
-
-
-def _revoke_outcome(row: AuthorizationCode, now: datetime) -> None:
-    if row.family_id is not None:
-        end_family(row.family_id, now=now)
-    elif row.token_id is not None:
-        revoke_token_id(row.token_id, now=now)
 
 
 def _digest(code: str) -> bytes:
@@ -265,31 +205,64 @@ def issue_first_tokens(
     if package is None:
         raise TypeError("the request was not approved")
     family = None
-    if allows_refresh(package.pk) and "refresh_token" in registration.grant_types:
-        family = create_family(
-            package,
+    of_package = Grant.unscoped.filter(package=package)
+    is_continuous = not of_package.exclude(access_mode=Grant.AccessMode.CONTINUOUS).exists()
+    if is_continuous and "refresh_token" in registration.grant_types:
+        family = RefreshFamily.unscoped.create(
+            family_id=new_id("fam_"),
             registration=registration,
+            package=package,
             resource=row.resource,
             scope=str(token["scope"]),
-            now=now,
+            created_at=now,
         )
         stored = _store_refreshable(token, family, now=now)
     else:
         stored = _store_unrefreshable(token, package, resource=row.resource, now=now)
     if isinstance(row, AuthorizationCode):
-        record_code_outcome(row, token=stored, family=family)
+        row.token, row.family = stored, family
+        row.save(update_fields=["token", "family"])
     token.update(grant_reference(package.pk, now=now))
     grants = active_grants(package.pk, now=now)
     if len(grants) == 1:
         token["authorization_details"] = [authorization_detail(grants[0])]
 
 
-def rotate_tokens(token: Token, session: RefreshSession, *, now: datetime) -> None:
-    """Store the next tokens of a family and use up its refresh token."""
-    mark_replaced(session, now=now)
-    token["scope"] = session.family.scope
-    _store_refreshable(token, session.family, now=now)
-    token.update(grant_reference(session.family.package_id, now=now))
+def issue_collector_token(
+    token: Token, row: PendingRequest, *, registration: Registration, now: datetime
+) -> None:
+    """Put the token of a new collector in place of the tokens, which were not stored.
+
+    Raises ``ConnectionNotFound`` if a connection that the owner allowed has ended.
+    """
+    connection_ids = row.connection_ids or ()
+    bearer = create_collector(collector_name(registration), connection_ids, now=now)
+    token.clear()
+    token.update(
+        access_token=bearer,
+        token_type="Bearer",  # noqa: S106 - no secret
+        scope=COLLECT_SCOPE,
+        connection_ids=list(connection_ids),
+    )
+
+
+def collector_name(registration: Registration) -> str:
+    """Return the client's own name, as the list of collectors shows it."""
+    name = "".join(char for char in registration.name if char.isprintable()).strip()
+    return name or "Collector"
+
+
+def rotate_tokens(token: Token, used: RefreshToken, *, now: datetime) -> None:
+    """Store the next tokens of a family, and mark the refresh token and its siblings as used.
+
+    Access tokens that came with them expire on their own, because requests may be using them.
+    """
+    family = used.family
+    if used.replaced_at is None:
+        RefreshToken.unscoped.filter(family=family, replaced_at=None).update(replaced_at=now)
+    token["scope"] = family.scope
+    _store_refreshable(token, family, now=now)
+    token.update(grant_reference(family.package_id, now=now))
 
 
 def derive_bearer(polling_code: str) -> str:
@@ -358,7 +331,8 @@ def introspection_response(bearer: str, *, origin: str, now: datetime) -> dict[s
 
 def _inactive_reason(token: AccessToken, now: datetime) -> str | None:
     if token.revoked_at is not None:
-        return "refresh_family_revoked" if is_in_ended_family(token) else "token_revoked"
+        members = FamilyMember.unscoped.filter(token=token, family__revoked_at__isnull=False)
+        return "refresh_family_revoked" if members.exists() else "token_revoked"
     if token.expires_at is not None and token.expires_at <= now:
         return "token_expired"
     if token.package is None:

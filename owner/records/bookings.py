@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from evidence.access.aggregates import GroupPage, Key, Measure, TimeBuckets, aggregate_groups
 from evidence.access.grant_text import humanize
-from evidence.access.granted_streams import equals_filter, link_expression, number_expression
-from evidence.access.records import VisibleRecords
-from evidence.access.sql import SQL, fetch_all
-from owner.charts import SLOT, add_months, months_between, year_ticks
+from evidence.access.records import VisibleRecords, link_expression, number_expression
+from evidence.access.sql import SQL, fetch_all, fill
+from evidence.read.filters import equals_filter
+from owner.charts import SLOT, add_months, months_between, months_text, year_ticks
 from owner.records.periods import Period, month_links, one_month, zone_name
 from owner.records.record_roles import StreamRoles
 
@@ -24,7 +24,7 @@ MONTHS = 12
 OWN_TRANSFERS: Final = """
 -- Bookings that take an amount from one account and bring it to another one on the same day.
 -- Equal amounts of a day are paired one to one, in the order of their keys.
--- Parameters: those of the rows. One query.
+-- Part: rows with key, account, currency, day and amount. One query.
 WITH b AS (
     SELECT i.*, row_number() OVER (
         PARTITION BY i.currency, i.day, i.amount ORDER BY i.record_key
@@ -62,22 +62,6 @@ class Sums:
     @property
     def turnover(self) -> float:
         return self.money_in + self.money_out
-
-
-@dataclass(frozen=True, slots=True)
-class MonthBars:
-    """Two bars of one month, in chart units; money out grows downward from the middle."""
-
-    x: int
-    in_height: float
-    out_height: float
-    label: str
-    url: str
-    is_selected: bool
-
-    @property
-    def in_y(self) -> float:
-        return 50 - self.in_height
 
 
 def booking_sums(
@@ -118,9 +102,7 @@ def booking_sums(
             for each in currencies
         ],
         "categories": _categories(visible, roles, month, currency),
-        "bars": _bars(of_year, months, month, currency, url=url),
-        "bars_width": MONTHS * SLOT,
-        "ticks": year_ticks(months),
+        **_bars(of_year, months, month, currency, url=url),
         **month_links(month, url=url),
     }
 
@@ -135,8 +117,7 @@ def own_transfers(visible: VisibleRecords, roles: StreamRoles) -> Sequence[OwnTr
     columns += SQL(" AS account, coalesce(r.data->>%s, '') AS currency, ", (roles.currency or "",))
     columns += day.start("r.consent_time") + SQL(" AS day, ")
     columns += number_expression(visible, fields[roles.amount or ""]) + SQL(" AS amount")
-    rows = visible.select(columns)
-    found = fetch_all(SQL(OWN_TRANSFERS.format(rows=rows.text), rows.values))
+    found = fetch_all(fill(OWN_TRANSFERS, rows=visible.select(columns)))
     return [OwnTransfer(*row) for row in found]
 
 
@@ -199,25 +180,32 @@ def _turnover(
 
 def _bars(
     sums: Mapping[date, Sums],
-    months: Iterable[date],
+    months: Sequence[date],
     chosen: date,
     currency: str,
     *,
     url: Callable[..., str],
-) -> list[MonthBars]:
-    most = max((max(each.money_in, each.money_out) for each in sums.values()), default=0.0) or 1.0
+) -> dict[str, Any]:
+    """Return two bars a month, in chart units, with their scale; money out grows downward."""
+    most = max((max(each.money_in, each.money_out) for each in sums.values()), default=0.0)
     bars = []
     for number, month in enumerate(months):
         of_month = sums.get(month, Sums("", 0.0, 0.0))
-        bars.append(
-            MonthBars(
-                x=number * SLOT,
-                in_height=round(50 * of_month.money_in / most, 1),
-                out_height=round(50 * of_month.money_out / most, 1),
-                label=f"{month:%B %Y}: in {of_month.money_in:,.2f},"
-                f" out {of_month.money_out:,.2f} {currency}",
-                url=url(month=f"{month:%Y-%m}", currency=currency),
-                is_selected=month == chosen,
-            )
-        )
-    return bars
+        in_height = round(50 * of_month.money_in / (most or 1.0), 1)
+        bars.append({
+            "x": number * SLOT,
+            "in_y": 50 - in_height,
+            "in_height": in_height,
+            "out_height": round(50 * of_month.money_out / (most or 1.0), 1),
+            "label": f"{month:%B %Y}: in {of_month.money_in:,.2f},"
+            f" out {of_month.money_out:,.2f} {currency}",
+            "url": url(month=f"{month:%Y-%m}", currency=currency),
+            "is_selected": month == chosen,
+        })  # fmt: skip
+    return {
+        "bars": bars if most else (),
+        "bars_width": MONTHS * SLOT,
+        "most": f"{most:,.0f} {currency}",
+        "ticks": year_ticks(months),
+        "ends": months_text(months[0], months[-1]),
+    }

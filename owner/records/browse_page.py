@@ -1,6 +1,7 @@
 """Browse one stream of a connection in the layout that its declared roles choose, by pages with cursors."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date
 from itertools import groupby
@@ -10,25 +11,23 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_safe
 
+from evidence.access.aggregates import count_by_name, with_name
 from evidence.access.crypto import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
 from evidence.access.grant_text import stream_label
-from evidence.access.granted_streams import key_filter
 from evidence.access.owner_scope import owner_scope
 from evidence.access.record_counts import count_linked, within
-from evidence.access.record_parts import fetch_many_related
-from evidence.access.records import Keyset, RecordKey, VisibleRecord, VisibleRecords
+from evidence.access.record_details import fetch_many_related
+from evidence.access.records import Keyset, RecordKey, VisibleRecord, VisibleRecords, read_page
 from evidence.access.scope import TimeRange
 from evidence.access.sql import SQL
-from evidence.declarations.declaration import Relation
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
 from evidence.models.owners import current_owner
-from evidence.read import records as reading
 from evidence.read.expansion import Children, load_related, parse_expand, related_stream
-from owner.permissions import owner_required
+from evidence.read.filters import key_filter
+from owner.permissions import owner_reads
 from owner.records.bookings import booking_sums
 from owner.records.measure_charts import measure_charts
 from owner.records.people_directory import link_people
@@ -46,7 +45,6 @@ from owner.records.periods import (
     until_plausible,
     with_other_dates,
 )
-from owner.records.places import list_places, near_position
 from owner.records.record_page import record_page
 from owner.records.record_roles import Layout, StreamRoles, relation_label
 from owner.records.record_summaries import (
@@ -55,9 +53,10 @@ from owner.records.record_summaries import (
     record_owner_read,
     stream_url,
     summarize,
+    summed_items,
 )
 from owner.records.search_page import kind_key
-from owner.text import truncate
+from owner.text import one_line, to_local_time, truncate
 
 PAGE_SIZE = 50
 CURSOR_KIND = "owner.records"
@@ -113,9 +112,17 @@ def page_of(
     """
     query = {"connection": listing.connection_id, "stream": visible.stream.name, **kept}
     is_later = "before" in listing.params
-    place = _place(listing, query)
-    found = reading.page(
-        visible, limit=PAGE_SIZE, descending=not is_later, after=place, where=where
+    place = None
+    if cursor := listing.params.get("before") or listing.params.get("after"):
+        with suppress(ApiException):
+            scope = listing.gate.scope
+            place = Keyset(**decode_cursor(cursor, CURSOR_KIND, scope=scope, query=query))
+    found = read_page(
+        visible,
+        limit=PAGE_SIZE,
+        descending=not is_later,
+        after=place,
+        where=where,
     )
     records = found.records[::-1] if is_later else found.records
     if not records:
@@ -135,30 +142,10 @@ def page_of(
     )
 
 
-def _place(listing: Listing, query: Mapping[str, str]) -> Keyset | None:
-    """Return the position that the URL continues from."""
-    cursor = listing.params.get("before") or listing.params.get("after")
-    if not cursor:
-        return None
-    try:
-        place = decode_cursor(cursor, CURSOR_KIND, scope=listing.gate.scope, query=query)
-    except ApiException:
-        return None
-    return Keyset(**place)
-
-
 MAX_PARENTS = 200
 MAX_THREAD = 100
 MAX_THREAD_CHARS = 40_000
 """Characters of all messages of a thread together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message of a conversation with its files."""
-
-    summary: RecordSummary
-    files: Sequence[RecordSummary]
 
 
 def conversation(listing: Listing) -> PageContent:
@@ -166,10 +153,14 @@ def conversation(listing: Listing) -> PageContent:
     relation, is_other = listing.roles.parent, listing.params.get("until") == OTHER_DATES
     visible = with_other_dates(listing.visible) if is_other else until_plausible(listing.visible)
     parents = None if relation is None else related_stream(listing.gate, visible, relation)
-    chats, chosen = _chats(parents), "" if is_other else listing.params.get("in", "")
+    chats, chosen = [], "" if is_other else listing.params.get("in", "")
+    if parents is not None:
+        found = read_page(parents, limit=MAX_PARENTS, descending=True, after=None, where=())
+        chats = sorted(summarize(parents, found.records), key=lambda chat: chat.title.casefold())
     where: list[SQL] = []
     if relation is not None and parents is not None and not is_other:
-        chosen = chosen or _newest_chat(visible, relation)
+        newest = [] if chosen else visible.page(limit=1, descending=True)
+        chosen = str(newest[0].data.get(relation.foreign_key) or "") if newest else chosen
         where = [key_filter(visible, relation.foreign_key, chosen)] if chosen else []
     kept = {"in": chosen, "until": OTHER_DATES if is_other else ""}
     content = _messages(listing, page_of(listing, visible, kept, where=where), kept)
@@ -187,26 +178,12 @@ def conversation(listing: Listing) -> PageContent:
     return PageContent(context, [*chats, *content.shown])
 
 
-def _chats(parents: VisibleRecords | None) -> list[RecordSummary]:
-    """Return the conversations by title. One query."""
-    if parents is None:
-        return []
-    found = reading.page(parents, limit=MAX_PARENTS, descending=True, after=None, where=())
-    return sorted(summarize(parents, found.records), key=lambda chat: chat.title.casefold())
-
-
-def _newest_chat(visible: VisibleRecords, relation: Relation) -> str:
-    """Return the key of the conversation with the newest message; empty if there is none."""
-    newest = visible.page(limit=1, descending=True)
-    return str(newest[0].data.get(relation.foreign_key) or "") if newest else ""
-
-
 def _messages(listing: Listing, page: ListPage, kept: Mapping[str, str]) -> PageContent:
     """Content of a conversation: messages oldest first, by day, with their files."""
     messages = page.shown
     files = _files(listing, messages)
-    ordered = [Message(each, files.get(each.record.record_key, ())) for each in reversed(messages)]
-    days = [(day, list(rows)) for day, rows in groupby(ordered, key=lambda each: each.summary.day)]
+    ordered = [(each, files.get(each.record.record_key, ())) for each in reversed(messages)]
+    days = [(day, list(rows)) for day, rows in groupby(ordered, key=lambda each: each[0].day)]
     context = {
         "days": days,
         "earlier_url": page.next_url,
@@ -256,8 +233,7 @@ YearLink: TypeAlias = tuple[int | str, str, bool]
 """Label, URL and whether it is open."""
 
 
-@require_safe
-@owner_required
+@owner_reads
 def record_list(request: HttpRequest, connection_id: str, stream: str) -> HttpResponse:
     """List the records of a stream of a connection; 404 if the owner has no such stream.
 
@@ -373,7 +349,7 @@ def _bookings(listing: Listing) -> PageContent:
     roles = listing.roles
     fields = (roles.amount, roles.currency, roles.category, visible.stream.consent_time_field)
     context = {**sums, **_rows(listing, page, **kept)}
-    return PageContent(context, page.shown, [_summed(listing, *fields)])
+    return PageContent(context, page.shown, [*summed_items(listing.visible, *fields)])
 
 
 def _measures(listing: Listing) -> PageContent:
@@ -383,32 +359,42 @@ def _measures(listing: Listing) -> PageContent:
     page = page_of(listing, period.of(visible), {"month": context["chosen"]})
     rows = _rows(listing, page, month=context["chosen"])
     fields = (roles.measure, roles.unit, roles.title, visible.stream.consent_time_field)
-    return PageContent({**charts, **rows, **context}, page.shown, [_summed(listing, *fields)])
+    return PageContent(
+        {**charts, **rows, **context}, page.shown, [*summed_items(listing.visible, *fields)]
+    )
+
+
+MAX_PLACES = 24
 
 
 def _places(listing: Listing) -> PageContent:
+    """Content of a stream of positions: its places by name, and days with their records in order."""
     period, context = _chosen_period(listing)
-    chosen, visible, roles = context["chosen"], period.of(listing.visible), listing.roles
-    places = list_places(visible, roles, url=lambda at: listing.url(month=chosen, near=at))
-    condition = near_position(listing.params.get("near", ""), visible, roles)
-    if condition is not None:
-        visible = visible.filter([condition])
-    kept = {"month": chosen, "near": listing.params["near"] if condition else ""}
+    chosen, visible, title = context["chosen"], period.of(listing.visible), listing.roles.title
+    places = [
+        {
+            "name": one_line(each.name, max_length=60),
+            "records": each.records,
+            "last": each.last and to_local_time(each.last).date(),
+            "url": listing.url(month=chosen, place=each.name),
+        }
+        for each in (count_by_name(visible, title, limit=MAX_PLACES) if title else ())
+    ]
+    place = listing.params.get("place", "") if title else ""
+    if title and place:
+        visible = visible.filter([with_name(visible, title, place)])
+    kept = {"month": chosen, "place": place}
     page = page_of(listing, visible, kept)
+    rows = _rows(listing, page, **kept)
     context |= {
-        **_rows(listing, page, **kept),
+        **rows,
+        "days": [(day, found[::-1]) for day, found in rows["days"]],
         "places": places,
-        "is_near": condition is not None,
+        "place": one_line(place, max_length=60),
         "everywhere_url": listing.url(month=chosen),
     }
-    fields = (*(roles.position or ()), roles.title, visible.stream.consent_time_field)
-    return PageContent(context, page.shown, [_summed(listing, *fields)])
-
-
-def _summed(listing: Listing, *fields: str | None) -> DisclosedItem:
-    """Return the fields of the stream that a page sums up, for the ledger."""
-    names = frozenset(filter(None, fields))
-    return DisclosedItem(listing.connection_id, listing.visible.stream.name, None, names)
+    fields = (*(listing.roles.position or ()), title, visible.stream.consent_time_field)
+    return PageContent(context, page.shown, [*summed_items(listing.visible, *fields)])
 
 
 def _chosen_period(listing: Listing) -> tuple[Period, dict[str, Any]]:

@@ -4,22 +4,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Any, TypeAlias
-from urllib.parse import urlencode
+from typing import TypeAlias
 
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_safe
 
 from evidence.access.gate import Gate
 from evidence.access.grant_text import stream_label
 from evidence.access.owner_scope import owner_scope
+from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
 from evidence.models.owners import current_owner
 from owner.charts import add_months
-from owner.permissions import owner_required
+from owner.permissions import owner_reads
 from owner.records.people_directory import link_people
 from owner.records.periods import Period, cached_month_counts, one_day, today
 from owner.records.record_roles import Layout, StreamRoles
@@ -29,31 +28,17 @@ from owner.records.record_summaries import (
     listed_items,
     record_owner_read,
 )
+from owner.site import link
 
 MAX_PER_STREAM = 40
 MAX_OF_ONE_STREAM = 150
-PLAIN_LAYOUTS = frozenset({Layout.LIST, Layout.MEASURES, Layout.PLACES})
+PLAIN_LAYOUTS = frozenset({Layout.LIST, Layout.MEASURES})
 MAX_SEPARATE = 6
 """Records without text, such as measurements, are grouped if a stream has more of them."""
 EARLIER_YEARS = 10
 
 StreamsByMonth: TypeAlias = Mapping[date, set[int]]
 """Positions of the streams that have records in a month."""
-
-
-@dataclass(frozen=True, slots=True)
-class DayGroup:
-    """One record, or several of one stream behind a summary."""
-
-    records: Sequence[RecordSummary]
-
-    @property
-    def first(self) -> RecordSummary:
-        return self.records[0]
-
-    @property
-    def is_folded(self) -> bool:
-        return len(self.records) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +49,13 @@ class EarlierYear:
     url: str
 
 
-@require_safe
-@owner_required
+@owner_reads
 def today_page(request: HttpRequest) -> HttpResponse:
     """Redirect to the chosen day, or to today."""
     return redirect("day", request.GET.get("day") or today().isoformat())
 
 
-@require_safe
-@owner_required
+@owner_reads
 def day_page(request: HttpRequest, day: str) -> HttpResponse:
     """Show the records of a day, ``2026-11-20``, and of the same day in earlier years.
 
@@ -80,10 +63,10 @@ def day_page(request: HttpRequest, day: str) -> HttpResponse:
     """
     chosen = _parse_day(day)
     gate = Gate(owner_scope(current_owner()))
-    streams = timed_streams(gate.streams())
+    streams = [each for each in gate.streams() if is_timed(each)]
     only = _one_stream(streams, request.GET.get("only", ""))
     limit = MAX_OF_ONE_STREAM if only else MAX_PER_STREAM
-    numbers_of = streams_by_month(streams)
+    numbers_of = streams_by_month(cached_month_counts(streams), streams)
     with transaction.atomic():
         records, truncated = _records_of(only or streams, chosen, limit=limit)
         earlier = earlier_years(streams, chosen, numbers_of)
@@ -100,19 +83,21 @@ def day_page(request: HttpRequest, day: str) -> HttpResponse:
         "is_all_demo": are_all_demo(shown),
         "truncated": _more_links(truncated, chosen),
         "is_cut": bool(truncated and only),
-        "nearest": [] if records else _nearest_days(streams, chosen, numbers_of),
+        "earlier_day": nearest_day(streams, chosen, numbers_of, later=False)
+        if not records
+        else None,
+        "later_day": nearest_day(streams, chosen, numbers_of, later=True) if not records else None,
         "day_url": reverse("day", args=[chosen.isoformat()]) if only else "",
         "earlier": earlier,
-        **_neighbors(chosen),
+        "before": chosen - timedelta(days=1),
+        "after": chosen + timedelta(days=1),
     }
     return render(request, "owner/records/day.html", context)
 
 
-def timed_streams(streams: Iterable[VisibleRecords]) -> list[VisibleRecords]:
-    """Return the streams whose records have a day."""
-    return [
-        each for each in streams if each.stream.consent_time_field and each.stream.event_time_field
-    ]
+def is_timed(visible: VisibleRecords) -> bool:
+    """Return whether the records of a stream have a day."""
+    return bool(visible.stream.consent_time_field and visible.stream.event_time_field)
 
 
 def _one_stream(streams: Sequence[VisibleRecords], place: str) -> list[VisibleRecords]:
@@ -137,11 +122,10 @@ def _parse_day(text: str) -> date:
 
 def _more_links(streams: Sequence[VisibleRecords], day: date) -> list[tuple[str, str]]:
     """Return label and URL of the day for each connection of streams with more records."""
-    address = reverse("day", args=[day.isoformat()])
     return [
         (
             f"{stream_label(each.stream)}, {facts.display_name}",
-            f"{address}?{urlencode({'only': f'{facts.connection_id}/{each.stream.name}'})}",
+            link("day", day.isoformat(), only=f"{facts.connection_id}/{each.stream.name}"),
         )
         for each in streams
         for facts in each.connections
@@ -162,19 +146,21 @@ def _records_of(
     return records, truncated
 
 
-def _groups(records: Sequence[RecordSummary]) -> list[DayGroup]:
+def _groups(records: Sequence[RecordSummary]) -> list[list[RecordSummary]]:
     """Return the records in order; many plain values of one stream are one group, at the first."""
     plain: dict[tuple[str, str], list[RecordSummary]] = defaultdict(list)
     for record in records:
-        if record.roles.layout in PLAIN_LAYOUTS:
+        # Visits have names and belong between the other records of a day; positions do not.
+        is_position = record.roles.layout == Layout.PLACES and record.roles.title is None
+        if is_position or record.roles.layout in PLAIN_LAYOUTS:
             plain[record.connection_id, record.visible.stream.name].append(record)
     groups = []
     for record in records:
         rows = plain.get((record.connection_id, record.visible.stream.name), [])
         if len(rows) <= MAX_SEPARATE:
-            groups.append(DayGroup([record]))
+            groups.append([record])
         elif rows[0] is record:
-            groups.append(DayGroup(rows))
+            groups.append(rows)
     return groups
 
 
@@ -192,9 +178,12 @@ def earlier_years(
     """
     years: list[EarlierYear] = []
     for count in range(1, EARLIER_YEARS + 1):
-        other = _years_before(day, count)
-        if other is None or len(years) == most:
+        try:
+            other = day.replace(year=day.year - count)
+        except ValueError:  # 29 February, or the year 0
             continue
+        if len(years) == most:
+            break
         found = [streams[number] for number in sorted(numbers_of.get(other.replace(day=1), ()))]
         worded = [
             each
@@ -208,31 +197,16 @@ def earlier_years(
     return years
 
 
-def streams_by_month(streams: Sequence[VisibleRecords]) -> StreamsByMonth:
-    """Return the positions of the streams with records by month, without impossible years."""
+def streams_by_month(
+    counts: Iterable[MonthCount], streams: Sequence[VisibleRecords]
+) -> StreamsByMonth:
+    """Return the positions of the timed streams with records by month, without impossible years."""
     numbers_of: dict[date, set[int]] = defaultdict(set)
-    for count in cached_month_counts(streams):
-        if count.month is not None and 1 < count.month.year < 9999:
+    timed = {number for number, each in enumerate(streams) if is_timed(each)}
+    for count in counts:
+        if count.number in timed and count.month is not None and 1 < count.month.year < 9999:
             numbers_of[count.month].add(count.number)
     return numbers_of
-
-
-def _years_before(day: date, count: int) -> date | None:
-    try:
-        return day.replace(year=day.year - count)
-    except ValueError:
-        return None
-
-
-def _nearest_days(
-    streams: Sequence[VisibleRecords], day: date, numbers_of: StreamsByMonth
-) -> list[tuple[str, date, str]]:
-    """Return a word, the date and the URL of the nearest earlier and later day with records."""
-    found = (
-        ("Earlier", nearest_day(streams, day, numbers_of, later=False)),
-        ("Later", nearest_day(streams, day, numbers_of, later=True)),
-    )
-    return [(word, near, reverse("day", args=[near.isoformat()])) for word, near in found if near]
 
 
 def nearest_day(
@@ -250,11 +224,3 @@ def nearest_day(
         if days:
             return min(days) if later else max(days)
     return None
-
-
-def _neighbors(day: date) -> dict[str, Any]:
-    before, after = day - timedelta(days=1), day + timedelta(days=1)
-    return {
-        "before": (before, reverse("day", args=[before.isoformat()])),
-        "after": (after, reverse("day", args=[after.isoformat()])),
-    }

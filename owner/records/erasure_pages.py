@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
@@ -21,7 +20,7 @@ from evidence.write.erasure_orders import ErasureScope, create_erasure, get_rece
 from operations.erasure_text import count_rows, describe_kept, describe_scope, format_counts
 from owner.permissions import owner_required
 from owner.records.record_summaries import headings_of
-from owner.site import page
+from owner.site import link, page
 from owner.text import escape_invisible, format_time
 
 BY = "the owner, on these pages"
@@ -46,7 +45,7 @@ class EraseForm(forms.Form):
     untold = forms.BooleanField(
         label="Erase it without notifying apps",
         required=False,
-        help_text="Apps that read it do not learn that it is gone, and its key is not kept for that.",
+        help_text="Apps that read it keep their copy unaware, and its key is not kept to tell them.",
     )
     word = forms.CharField(label=f"Type “{WORD}”", required=False)
 
@@ -67,13 +66,6 @@ class EraseForm(forms.Form):
         return word
 
 
-def url(of: ErasureScope, *, connection_id: str = "", stream: str = "", key: str = "") -> str:
-    """Where the owner is asked."""
-    said = {"of": of.value, "connection": connection_id, "stream": stream, "key": key}
-    query = urlencode({name: value for name, value in said.items() if value})
-    return f"{reverse('erase')}?{query}"
-
-
 @owner_required
 def ask(request: HttpRequest) -> HttpResponse:
     """Asks, and once confirmed begins: a record is gone at once, anything larger is watched."""
@@ -83,8 +75,7 @@ def ask(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         tombstones = not form.cleaned_data.get("untold", False)
         made = _begun(of, where, tombstones=tombstones)
-        watched = reverse("erasure", args=[made.erasure_id])
-        return redirect(f"{watched}?{urlencode({'rows': sum(found.values())})}")
+        return redirect(link("erasure", made.erasure_id, rows=sum(found.values())))
     context = {
         "form": form,
         "name": _name(of, where),
@@ -92,7 +83,9 @@ def ask(request: HttpRequest) -> HttpResponse:
         "counts": format_counts(found),
         "stays": describe_kept(of),
         "button": BUTTONS[of],
-        "back": _back(of, where),
+        "back": reverse("erasures")
+        if of == ErasureScope.OWNER
+        else reverse("connection", args=[where["connection_id"]]),
     }
     return page(request, "erasing/ask", title=BUTTONS[of], context=context)
 
@@ -102,17 +95,24 @@ def receipts_page(request: HttpRequest) -> HttpResponse:
     """What was erased, latest first."""
     labels = _labels()
     lines = [_lines(each, labels) for each in list_receipts(current_owner(), most=LATEST)]
-    context = {"receipts": lines, "everything_url": url(ErasureScope.OWNER)}
-    return page(request, "erasing/receipts", title="What was erased", context=context)
+    context = {"receipts": lines, "everything_url": link("erase", of=ErasureScope.OWNER.value)}
+    return page(request, "erasing/receipts", title="Erased records", context=context)
 
 
 @owner_required
 def watch(request: HttpRequest, erasure_id: str) -> HttpResponse:
     """How far an erasure is, and then its receipt."""
-    erasure = _known(erasure_id)
+    erasure = get_receipt(erasure_id, owner_id=current_owner())
+    if erasure is None:
+        raise Http404
+    # The address says how many rows there were when it began.
+    said, percent = request.GET.get("rows", ""), 0 if erasure.finished_at is None else 100
+    total = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else 0
+    if erasure.finished_at is None and total:
+        percent = min(99, sum(erasure.removed.values()) * 100 // total)
     context = {
         "erasure": _lines(erasure, _labels()),
-        "percent": _percent(request, erasure),
+        "percent": percent,
         "seconds": REFRESH_SECONDS,
     }
     title = "Erasing" if erasure.finished_at is None else "Erased"
@@ -199,19 +199,6 @@ def _parents(gate: Gate, where: Mapping[str, str]) -> set[tuple[str, str]]:
     return found
 
 
-def _back(of: ErasureScope, where: Mapping[str, str]) -> str:
-    if of == ErasureScope.OWNER:
-        return reverse("erasures")
-    return reverse("connection", args=[where["connection_id"]])
-
-
-def _known(erasure_id: str) -> Erasure:
-    found = get_receipt(erasure_id, owner_id=current_owner())
-    if found is None:
-        raise Http404
-    return found
-
-
 def _labels() -> dict[str, str]:
     return {connection.pk: connection.label for connection in Connection.unscoped.all()}
 
@@ -230,13 +217,3 @@ def _lines(erasure: Erasure, labels: Mapping[str, str]) -> dict[str, str]:
         "removed": ", ".join(format_counts(erasure.removed)) or "nothing yet",
         "kept": ", ".join(format_counts(erasure.kept)),
     }
-
-
-def _percent(request: HttpRequest, erasure: Erasure) -> int:
-    """Of the rows that there were when it began, which the address says."""
-    said = request.GET.get("rows", "")
-    total = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else 0
-    if erasure.finished_at is not None or total == 0:
-        return 100 if erasure.finished_at is not None else 0
-    removed: int = sum(erasure.removed.values())
-    return min(99, removed * 100 // total)

@@ -9,6 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from evidence.access.aggregates import Group, GroupPage, Measure, TimeBuckets, aggregate_groups
+from evidence.access.grant_text import format_day
 from evidence.access.record_counts import within
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import TimeRange
@@ -49,20 +50,6 @@ class Point:
     records: int
 
 
-@dataclass(frozen=True, slots=True)
-class MeasureChart:
-    """The values of one kind as SVG paths: bars of sums, or ranges with their means."""
-
-    label: str
-    unit: str
-    facts: Sequence[tuple[str, str]]
-    bars: str
-    means: str
-    low: str
-    high: str
-    text: str
-
-
 def measure_charts(
     visible: VisibleRecords, roles: StreamRoles, period: Period, *, is_year: bool
 ) -> dict[str, Any]:
@@ -71,18 +58,27 @@ def measure_charts(
     by_kind: dict[str, list[tuple[Point, str]]] = defaultdict(list)
     for group in _groups(visible, roles, period, "month" if is_year else "day"):
         start = group.keys[-1]
-        slot = -1 if start is None else _slot(date.fromisoformat(start[:10]), starts)
-        if slot >= 0 and group.values[0] is not None:
+        day = None if start is None else date.fromisoformat(start[:10])
+        if day in starts and group.values[0] is not None:
             kind = str(group.keys[0] or "") if len(group.keys) > 1 else ""
             mean, low, high, total = (float(value) for value in group.values)
-            point = Point(slot, mean, low, high, total, group.records)
+            point = Point(starts.index(day), mean, low, high, total, group.records)
             by_kind[kind].append((point, group.currencies[0] or ""))
     kinds = sorted(by_kind, key=lambda kind: -sum(p.records for p, _ in by_kind[kind]))
     return {
         "charts": [_chart(kind, by_kind[kind], roles) for kind in kinds[:MAX_KINDS]],
         "left_out": max(0, len(kinds) - MAX_KINDS),
         "view_box": f"0 0 {len(starts) * SLOT} {HEIGHT}",
-        "ticks": _ticks(starts, is_year=is_year),
+        "ticks": [
+            (
+                f"{100 * slot / len(starts):.2f}%",
+                f"{each:%b}" if is_year else str(each.day),
+            )
+            for slot, each in list(enumerate(starts))[:: 2 if is_year else 7]
+        ],
+        "ends": f"by month in {period.first.year}"
+        if is_year
+        else f"by day, {format_day(period.first)} to {format_day(period.last)}",
     }
 
 
@@ -95,12 +91,8 @@ def day_sums(visible: VisibleRecords, roles: StreamRoles, day: date) -> list[tup
             words = one_line(unit_text(unit, kind), max_length=20)
             text = _minutes_text if words == "min" else format_number
             label = _label(kind)
-            found.append(
-                (
-                    label,
-                    f"{text(float(group.values[3]))} {'' if words in ('min', label.lower()) else words}",
-                )
-            )
+            words = "" if words in ("min", label.lower()) else words
+            found.append((label, f"{text(float(group.values[3]))} {words}"))
     return sorted(found, key=lambda each: ("leep" not in each[0], "tep" not in each[0], each[0]))
 
 
@@ -113,18 +105,6 @@ def _starts(period: Period, *, is_year: bool) -> list[date]:
         return months_between(period.first, period.until - timedelta(days=1))
     days = (period.until - period.first).days
     return [period.first + timedelta(days=number) for number in range(days)]
-
-
-def _slot(start: date, starts: Sequence[date]) -> int:
-    return starts.index(start) if start in starts else -1
-
-
-def _ticks(starts: Sequence[date], *, is_year: bool) -> list[tuple[str, str]]:
-    shown = list(enumerate(starts))[:: 2 if is_year else 7]
-    return [
-        (f"{100 * slot / len(starts):.2f}%", f"{start:%b}" if is_year else str(start.day))
-        for slot, start in shown
-    ]
 
 
 def _groups(
@@ -157,7 +137,8 @@ def _groups(
     ]
 
 
-def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) -> MeasureChart:
+def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) -> dict[str, Any]:
+    """Return the values of one kind as SVG paths: bars of sums, or ranges with their means."""
     points, stored_unit = [point for point, _ in found], found[-1][1]
     is_sum = stored_unit in roles.summed_units
     unit = one_line(unit_text(stored_unit, kind), max_length=20)
@@ -173,31 +154,25 @@ def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) ->
         f"h8V{HEIGHT if is_sum else HEIGHT - height(point.low) + 1.5:g}h-8z"
         for point in points
     )
-    means = "" if is_sum else _mean_line(points, height)
+    line = (f"{p.slot * SLOT + SLOT // 2} {HEIGHT - height(p.mean):g}" for p in points)
     is_duration = unit == "min"
     facts = _facts(points, is_sum=is_sum, text=_minutes_text if is_duration else format_number)
-    low_text, high_text = format_number(low), format_number(high)
-    if is_duration:
-        low_text, high_text = f"{round(low / 60, 1):g} h", f"{round(high / 60, 1):g} h"
-        unit = ""
     label = _label(kind)
+    unit = "" if is_duration or unit == label.lower() else unit
     described = ", ".join(f"{name} {value}" for name, value in facts)
-    return MeasureChart(
-        label=label,
-        unit="" if unit == label.lower() else unit,
-        facts=facts,
-        bars=bars,
-        means=means,
-        low=low_text,
-        high=high_text,
-        text=f"{label}: {described} {unit}",
-    )
-
-
-def _mean_line(points: Sequence[Point], height: Any) -> str:
-    at = (f"{p.slot * SLOT + SLOT // 2} {HEIGHT - height(p.mean):g}" for p in points)
-    # The line to its own end is a dot, which makes a single value visible.
-    return "M" + "L".join(at) + "h0"
+    return {
+        "label": label,
+        "unit": unit,
+        "facts": facts,
+        "bars": bars,
+        # The line to its own end is a dot, which makes a single value visible.
+        "means": "" if is_sum else "M" + "L".join(line) + "h0",
+        "scale": [
+            f"{round(each / 60, 1):g} h" if is_duration else f"{format_number(each)} {unit}".strip()
+            for each in (high, low)
+        ],
+        "text": f"{label}: {described} {unit}",
+    }
 
 
 def _minutes_text(value: float) -> str:

@@ -207,7 +207,7 @@ class PeopleData(AppData):
     connection_tables: ClassVar = {
         "people_mention": "mentions of people",
         "people_personcount": "counts of people",
-        "people_peopleprogress": "notes of how far people were counted",
+        "people_peopleprogress": "counters of people",
     }
     record_tables = ("people_mention",)
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Coalesce, Substr
@@ -29,14 +30,6 @@ from owner.site import owner
 from owner.text import one_line
 
 
-@dataclass(frozen=True, slots=True)
-class PersonLink:
-    """A name with the page of the person; without a page, the URL is empty."""
-
-    name: str
-    url: str
-
-
 def link_people(summaries: Iterable[RecordSummary]) -> None:
     """Set the page of whom each record is from or about, unless it is the owner. One query."""
     found = [
@@ -52,16 +45,14 @@ def link_people(summaries: Iterable[RecordSummary]) -> None:
         summary.person_url = urls.get(with_country(identity, country), "")
 
 
-def people_in(summary: RecordSummary) -> list[PersonLink]:
-    """Return the people of a record besides its subject, with their pages. One query."""
+def people_in(summary: RecordSummary) -> list[tuple[str, str]]:
+    """Return the people of a record besides its subject, with their pages if any. One query."""
     if not summary.roles.names_people or summary.roles.is_contact_card:
         return []
     people = _others(summary)
     urls = person_urls({each.identity for each in people})
     return [
-        PersonLink(
-            one_line(each.name or describe_identity(each.identity)), urls.get(each.identity, "")
-        )
+        (one_line(each.name or describe_identity(each.identity)), urls.get(each.identity, ""))
         for each in people
     ]
 
@@ -148,23 +139,12 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """An address, number or name of a person, or an id. `is_merged`: the owner merged it."""
-
-    text: str
-    is_address: bool
-    own_person: str
-    is_merged: bool
-    labels: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Person:
     """One person. `counts` are records by connection; `rows` the counts as stored."""
 
     person_id: str
     name: str
-    identities: Sequence[Identity]
+    identities: Sequence[dict[str, Any]]
     counts: Sequence[tuple[str, int]]
     first: datetime | None
     last: datetime | None
@@ -181,7 +161,7 @@ class Person:
     @property
     def addresses(self) -> list[str]:
         """The addresses and numbers."""
-        return [each.text for each in self.identities if each.is_address]
+        return [each["text"] for each in self.identities if each["is_address"]]
 
 
 class Directory:
@@ -321,20 +301,26 @@ class Directory:
         names = [row.name for row in [*cards, *rows] if row.name]
         return one_line(names[0] if names else describe_identity(rows[0].identity))
 
-    def _identities(self, rows: Sequence[PersonCount], merges: frozenset[str]) -> list[Identity]:
+    def _identities(
+        self, rows: Sequence[PersonCount], merges: frozenset[str]
+    ) -> list[dict[str, Any]]:
+        """Return the addresses, numbers, names and ids of a person, and which the owner merged."""
         labels: dict[str, list[str]] = defaultdict(list)
         for row in rows:
             labels[row.identity].append(self._place(row).label)
         own = {row.identity: row.own_person for row in rows}
         has_name = any(row.name or not row.identity.startswith("id:") for row in rows)
         return [
-            Identity(
-                one_line(describe_identity(identity)), identity.startswith(("mail:", "tel:")),
-                own[identity], identity in merges, list(dict.fromkeys(found)),
-            )
+            {
+                "text": one_line(describe_identity(identity)),
+                "is_address": identity.startswith(("mail:", "tel:")),
+                "own_person": own[identity],
+                "is_merged": identity in merges,
+                "labels": list(dict.fromkeys(found)),
+            }
             for identity, found in labels.items()
             if not (has_name and identity.startswith("id:") and identity not in merges)
-        ]  # fmt: skip
+        ]
 
     def _place(self, row: PersonCount) -> Place:
         return self.places[row.connection_id, row.stream]

@@ -15,11 +15,11 @@ import orjson
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
-from evidence.declarations.roles import normalize_identity
+from evidence.declarations.declaration import normalize_identity
 from evidence.models.connections import Connection
 from evidence.models.digests import person_digest
 from evidence.models.owners import Owner, current_owner
-from evidence.write import record_fields
+from evidence.write import stored_keys
 from evidence.write.locks import lock_connections
 from evidence.write.targets import connection_targets
 from owner.records import mentions
@@ -202,7 +202,7 @@ def _derive_all(streams: Mapping[str, PeopleStream], progress: PeopleProgress, l
             continue
         after = progress.after_key if name == progress.after_stream else ""
         connection_id = progress.connection_id
-        records = record_fields.next_fields(
+        records = stored_keys.next_fields(
             connection_id, name, fields=stream.fields, after=after, limit=limit
         )
         if records:
@@ -221,10 +221,10 @@ def _derive_changes(
 ) -> int:
     """Derive the records of the next changes."""
     connection_id = progress.connection_id
-    changed, last = record_fields.changed_keys(connection_id, since=progress.seq, limit=limit)
+    changed, last = stored_keys.changed_keys(connection_id, since=progress.seq, limit=limit)
     for name, keys in changed.items():
         if (stream := streams.get(name)) is not None:
-            records = record_fields.fields_of(connection_id, name, fields=stream.fields, keys=keys)
+            records = stored_keys.fields_of(connection_id, name, fields=stream.fields, keys=keys)
             mentions.replace_mentions(connection_id, name, keys, stream.mentions(records))
     progress.seq = progress.connection.change_seq if last is None else last
     progress.save()

@@ -2,31 +2,27 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
 
 from evidence.access.crypto import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
-from evidence.access.granted_streams import key_filter
 from evidence.access.owner_scope import owner_scope
 from evidence.access.record_counts import within
-from evidence.access.record_parts import fetch_one_related
+from evidence.access.record_details import fetch_one_related
 from evidence.access.records import RecordKey
 from evidence.access.scope import TimeRange
 from evidence.errors import ApiException
 from evidence.models.owners import current_owner
-from owner.permissions import owner_required
+from evidence.read.filters import key_filter
+from owner.permissions import owner_posts, owner_reads
 from owner.records import people_index
 from owner.records.models import Mention, PersonCount, PersonMerge
 from owner.records.people_directory import (
@@ -37,7 +33,6 @@ from owner.records.people_directory import (
     Place,
     country_for,
     link_people,
-    person_url,
 )
 from owner.records.person_identities import author_of, with_country
 from owner.records.record_page import facts
@@ -48,6 +43,7 @@ from owner.records.record_summaries import (
     record_owner_read,
     summarize,
 )
+from owner.site import link
 
 TIMELINE_SIZE = 40
 MAX_EVENTS = 5
@@ -60,38 +56,25 @@ MentionKey = tuple[str, str, str, datetime]
 """Connection, stream, record key and time of a mention."""
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """A place in a history: it continues with earlier mentions, and smaller keys at the same time."""
+def history(
+    directory: Directory, person: Person, *, after: tuple[datetime, str] | None
+) -> tuple[list[RecordSummary], tuple[datetime, str] | None]:
+    """Return a page of mails, messages and other records, newest first, with the owner's replies.
 
-    at: datetime
-    record_key: str
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryPage:
-    records: Sequence[RecordSummary]
-    next_position: Position | None
-
-
-def history(directory: Directory, person: Person, *, after: Position | None) -> HistoryPage:
-    """Return a page of mails, messages and other records, newest first, with the owner's replies."""
+    A page continues after the time and the record key of a mention: with earlier mentions, and
+    smaller keys at the same time. The second value is where the next page continues, if there is one.
+    """
     rows = _mentions(directory, person, lambda place: place.is_conversation)
     if after is not None:
-        rows = [
-            each.filter(at__lte=after.at).exclude(at=after.at, record_key__gte=after.record_key)
-            for each in rows
-        ]
+        at, key = after
+        rows = [each.filter(at__lte=at).exclude(at=at, record_key__gte=key) for each in rows]
     found = _first(rows, "-at", "-record_key", limit=TIMELINE_SIZE + 1)
     records = _load(directory, found[:TIMELINE_SIZE])
-    has_more = len(found) > TIMELINE_SIZE
-    position = (
-        Position(found[TIMELINE_SIZE - 1][3], found[TIMELINE_SIZE - 1][2]) if has_more else None
-    )
-    window = TimeRange(found[-1][3] if found else None, None if after is None else after.at)
+    *_, last_key, last_at = found[TIMELINE_SIZE - 1] if len(found) > TIMELINE_SIZE else (None, None)
+    window = TimeRange(found[-1][3] if found else None, None if after is None else after[0])
     own = _replies(person, records, window)
     ordered = sorted([*records, *own], key=_newest_first, reverse=True)
-    return HistoryPage(ordered, position)
+    return ordered, None if last_at is None or last_key is None else (last_at, last_key)
 
 
 def events(
@@ -199,16 +182,11 @@ def _replies(
             ),
         )
         others = [each for each in messages if not each.is_by_owner]
-        authors = [_identity(each) for each in others]
-        country = country_for(filter(None, authors))
-        if all(each and with_country(each, country) in identities for each in authors):
+        authors = [author_of(m.roles, m.record.data, m.connection_id) for m in others]
+        country = country_for(each.identity for each in authors if each)
+        if all(each and with_country(each.identity, country) in identities for each in authors):
             found += [each for each in messages if each.is_by_owner]
     return found
-
-
-def _identity(summary: RecordSummary) -> str | None:
-    author = author_of(summary.roles, summary.record.data, summary.connection_id)
-    return None if author is None else author.identity
 
 
 def _newest_first(summary: RecordSummary) -> tuple[float, str]:
@@ -217,17 +195,16 @@ def _newest_first(summary: RecordSummary) -> tuple[float, str]:
 
 CURSOR_KIND = "owner.person"
 MAX_QUERY = 200
-MAX_START = 1_000_000
 
 
-@require_safe
-@owner_required
+@owner_reads
 def people_page(request: HttpRequest) -> HttpResponse:
     """List people by last contact or number of records, or those that a query finds."""
     query = request.GET.get("who", "").strip()[:MAX_QUERY]
     sort = request.GET.get("sort", "")
     sort = sort if sort in SORTS else ""
-    start = _number(request.GET.get("start", ""))
+    digits = request.GET.get("start", "")
+    start = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 7 else 0
     gate = Gate(owner_scope(current_owner()))
     with transaction.atomic():
         directory = Directory(gate, now=timezone.now())
@@ -238,17 +215,18 @@ def people_page(request: HttpRequest) -> HttpResponse:
         "who": query,
         "sort": sort,
         "people": people,
-        "recent_url": _list_url(who=query),
-        "most_url": _list_url(who=query, sort="most"),
-        "next_url": _list_url(who=query, sort=sort, start=start + PAGE_SIZE) if has_more else "",
-        "first_url": _list_url(who=query, sort=sort) if start else "",
+        "recent_url": link("people", who=query),
+        "most_url": link("people", who=query, sort="most"),
+        "next_url": link("people", who=query, sort=sort, start=start + PAGE_SIZE)
+        if has_more
+        else "",
+        "first_url": link("people", who=query, sort=sort) if start else "",
         "is_collecting": people_index.is_collecting(),
     }
     return render(request, "owner/records/people.html", context)
 
 
-@require_safe
-@owner_required
+@owner_reads
 def person_page(request: HttpRequest, person: str) -> HttpResponse:
     """Show one person: addresses, cards, events, and all conversations in one order."""
     gate, now = Gate(owner_scope(current_owner())), timezone.now()
@@ -256,36 +234,48 @@ def person_page(request: HttpRequest, person: str) -> HttpResponse:
     shown = _person_or_404(directory, person)
     if shown.person_id != person:
         return redirect("person", shown.person_id)
-    query = {"person": shown.person_id}
-    after = _position(request.GET.get("after"), gate, query)
+    query, after = {"person": shown.person_id}, None
+    try:
+        place = decode_cursor(
+            request.GET.get("after", ""), CURSOR_KIND, scope=gate.scope, query=query
+        )
+        after = datetime.fromisoformat(place["at"]), place["record_key"]
+    except ApiException:
+        pass  # the first page
     with transaction.atomic():
-        found = history(directory, shown, after=after)
+        talk, position = history(directory, shown, after=after)
         coming, past = ([], []) if after else events(directory, shown, now=now)
         contact_cards = cards(directory, shown)
-        records = [*found.records, *coming, *past, *contact_cards]
+        records = [*talk, *coming, *past, *contact_cards]
         items = [*listed_items(records), *directory.disclosed([shown])]
         record_owner_read(gate.scope, items, route="person")
-    link_people(found.records)
+    link_people(talk)
+    next_url = ""
+    if position is not None:
+        place = {"at": position[0].isoformat(), "record_key": position[1]}
+        cursor = encode_cursor(CURSOR_KIND, scope=gate.scope, query=query, place=place)
+        next_url = link("person", shown.person_id, after=cursor)
     who = request.GET.get("who", "").strip()[:MAX_QUERY]
+    found = directory.find(who, sort="most", start=0)[0] if who else []
     context = {
         "here": "people",
         "person": shown,
-        "is_all_demo": are_all_demo(found.records),
+        "is_all_demo": are_all_demo(talk),
         "cards": [(card, facts(card)) for card in contact_cards],
         "coming": coming,
         "past": past,
-        "days": [(day, list(rows)) for day, rows in groupby(found.records, lambda each: each.day)],
-        "next_url": _next_url(gate, shown, found.next_position),
+        "days": [(day, list(rows)) for day, rows in groupby(talk, lambda each: each.day)],
+        "next_url": next_url,
         "is_first": after is None,
         "namesakes": directory.namesakes(shown),
         "who": who,
-        "others": _others(directory, shown, who),
+        # The people that a query for a merge finds.
+        "others": [each for each in found if each.person_id != shown.person_id][:10],
     }
     return render(request, "owner/records/person.html", context)
 
 
-@require_POST
-@owner_required
+@owner_posts
 def merge_people(request: HttpRequest, person: str) -> HttpResponse:
     """Join another person with this one: all identities of the other belong to this person."""
     directory = Directory(Gate(owner_scope(current_owner())), now=timezone.now())
@@ -300,11 +290,12 @@ def merge_people(request: HttpRequest, person: str) -> HttpResponse:
                 )
             people_index.join_people()
         messages.success(request, f"{other.name} and {kept.name} are one person now.")
-    return redirect(_current_url(kept))
+    # A merge may have changed the id of the person.
+    row = PersonCount.unscoped.filter(own_person=kept.rows[0].own_person).first()
+    return redirect("person", kept.person_id if row is None else row.person)
 
 
-@require_POST
-@owner_required
+@owner_posts
 def separate_identity(request: HttpRequest, person: str) -> HttpResponse:
     """Undo the merge of one identity."""
     own = request.POST.get("identity", "")
@@ -322,46 +313,3 @@ def _person_or_404(directory: Directory, person_id: str) -> Person:
     if found is None:
         raise Http404
     return found
-
-
-def _current_url(person: Person) -> str:
-    """Return the page of a person whose id a merge may have changed."""
-    row = PersonCount.unscoped.filter(own_person=person.rows[0].own_person).first()
-    return person_url(person.person_id if row is None else row.person)
-
-
-def _others(directory: Directory, person: Person, query: str) -> list[Person]:
-    """Return the people that a query for a merge finds."""
-    if not query:
-        return []
-    people, _ = directory.find(query, sort="most", start=0)
-    return [each for each in people if each.person_id != person.person_id][:10]
-
-
-def _position(after: str | None, gate: Gate, query: dict[str, str]) -> Position | None:
-    if not after:
-        return None
-    try:
-        place = decode_cursor(after, CURSOR_KIND, scope=gate.scope, query=query)
-    except ApiException:
-        return None
-    return Position(datetime.fromisoformat(place["at"]), place["record_key"])
-
-
-def _next_url(gate: Gate, person: Person, position: Position | None) -> str:
-    if position is None:
-        return ""
-    place = {"at": position.at.isoformat(), "record_key": position.record_key}
-    query = {"person": person.person_id}
-    cursor = encode_cursor(CURSOR_KIND, scope=gate.scope, query=query, place=place)
-    return f"{person.url}?{urlencode({'after': cursor})}"
-
-
-def _list_url(**query: object) -> str:
-    chosen = {name: value for name, value in query.items() if value}
-    return f"{reverse('people')}?{urlencode(chosen)}" if chosen else reverse("people")
-
-
-def _number(text: str) -> int:
-    is_number = text.isascii() and text.isdigit() and len(text) < 8
-    return min(int(text), MAX_START) if is_number else 0

@@ -7,7 +7,7 @@ import calendar
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
@@ -17,10 +17,15 @@ from django.core.cache import cache
 from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
-from evidence.access.granted_streams import GrantedStream
-from evidence.access.record_counts import MonthCount, count_by_month, not_after, time_bounds, within
+from evidence.access.record_counts import (
+    MonthCount,
+    count_by_month,
+    not_after,
+    time_bounds,
+    within,
+)
 from evidence.access.records import VisibleRecords
-from evidence.access.scope import ConnectionFacts, TimeRange
+from evidence.access.scope import ConnectionFacts, GrantedStream, TimeRange
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.models.connections import Connection
 from owner.charts import add_months
@@ -91,7 +96,8 @@ class Period:
         if is_floating and time.since and time.until:
             # All-day events are stored at midnight UTC and mean that day in every time zone.
             time = TimeRange(time.since - MAX_OFFSET, time.until + MAX_OFFSET)
-        found = within(visible, time).page(limit=limit + 1, descending=descending)
+        records = within(visible, time)
+        found = records.page(limit=limit + 1, descending=descending)
         shown = summarize(visible, found[:limit])
         if is_floating:
             shown = [each for each in shown if each.day and self.first <= each.day < self.until]
@@ -180,25 +186,37 @@ def cached_month_counts(streams: Sequence[VisibleRecords]) -> list[MonthCount]:
         "pk", "change_seq", RawSQL("xmin::text", ())
     )
     change_numbers = {pk: numbers for pk, *numbers in rows}
-    branches = {
-        _key(each, facts, change_numbers): (number, _of_connection(each, granted, facts))
+    keys = {
+        (number, facts.connection_id): _key(each, facts, change_numbers)
         for number, each in enumerate(streams)
-        for granted in each.granted
-        for facts in granted.connections
+        for facts in each.connections
     }
-    known: dict[str, list[MonthCount]] = cache.get_many(branches)
-    if missing := [key for key in branches if key not in known]:
-        added: dict[str, list[MonthCount]] = {key: [] for key in missing}
-        changed = [branches[key][1] for key in missing]
+    known: dict[str, list[tuple[Any, ...]]] = cache.get_many(keys.values())
+    added: dict[tuple[int, str], list[tuple[Any, ...]]]
+    if added := {place: [] for place, key in keys.items() if key not in known}:
+        changed = [_through(each, number, added) for number, each in enumerate(streams)]
         for count in count_by_month(changed, time_zone=zone_name()):
-            added[missing[count.number]].append(count)
-        cache.set_many(added, CACHE_SECONDS)
-        known |= added
-    return [
-        replace(count, number=number)
-        for key, (number, _) in branches.items()
-        for count in known[key]
-    ]
+            row = (count.month, count.records, count.first, count.last)
+            added[count.number, count.connection_id].append(row)
+        counted = {keys[place]: found for place, found in added.items()}
+        cache.set_many(counted, CACHE_SECONDS)
+        known |= counted
+    return [MonthCount(*place, *row) for place, key in keys.items() for row in known[key]]
+
+
+def _through(
+    visible: VisibleRecords, number: int, places: Collection[tuple[int, str]]
+) -> VisibleRecords:
+    """Return the stream at this position through the connections of the places."""
+    granted = (
+        GrantedStream(
+            each.grant_id,
+            each.terms,
+            tuple(facts for facts in each.connections if (number, facts.connection_id) in places),
+        )
+        for each in visible.granted
+    )
+    return visible.restricted_to(*(each for each in granted if each.connections))
 
 
 def has_other_dates(visible: VisibleRecords) -> bool:
@@ -209,12 +227,6 @@ def has_other_dates(visible: VisibleRecords) -> bool:
         for count in cached_month_counts([visible])
         if count.first and count.last
     )
-
-
-def _of_connection(
-    visible: VisibleRecords, granted: GrantedStream, facts: ConnectionFacts
-) -> VisibleRecords:
-    return visible.restricted_to(GrantedStream(granted.grant_id, granted.terms, (facts,)))
 
 
 def _key(
@@ -236,24 +248,6 @@ MAX_DAYS = 62
 """An event that lasts longer is shown on this many days."""
 
 
-@dataclass(frozen=True, slots=True)
-class GridDay:
-    """One cell of the grid. `more` counts the events that the cell has no room for."""
-
-    day: date
-    in_month: bool
-    is_today: bool
-    events: Sequence[RecordSummary]
-
-    @property
-    def first_events(self) -> Sequence[RecordSummary]:
-        return self.events[:SHOWN_PER_DAY]
-
-    @property
-    def more(self) -> int:
-        return max(0, len(self.events) - SHOWN_PER_DAY)
-
-
 def calendar_month(
     visible: VisibleRecords, month: date, *, url: Callable[..., str]
 ) -> tuple[dict[str, Any], list[RecordSummary]]:
@@ -266,26 +260,31 @@ def calendar_month(
     weeks_of = calendar.Calendar(first_weekday(owner().language))
     weeks = [
         [
-            GridDay(day, day.month == month.month, day == today(), by_day.get(day, ()))
+            {
+                "day": day,
+                "in_month": day.month == month.month,
+                "is_today": day == today(),
+                "events": (found := by_day.get(day, [])),
+                "first_events": found[:SHOWN_PER_DAY],
+                "more": max(0, len(found) - SHOWN_PER_DAY),
+            }
             for day in week
         ]
         for week in weeks_of.monthdatescalendar(month.year, month.month)
     ]
     agenda = sorted((day, rows) for day, rows in by_day.items() if day.month == month.month)
+    left_out = []
+    if has_more and events:
+        last = events[-1].day or month
+        left_out = [last + timedelta(days=n) for n in range((add_months(month, 1) - last).days)]
     context = {
         "weeks": weeks,
         "agenda": agenda,
         "shown": len(events),
-        "left_out": _days_from(events[-1].day or month, month) if has_more and events else [],
+        "left_out": left_out,
         **month_links(month, url=url),
     }
     return context, events
-
-
-def _days_from(day: date, month: date) -> list[date]:
-    """Return the days of the month from this one on."""
-    count = (add_months(month, 1) - day).days
-    return [day + timedelta(days=number) for number in range(count)]
 
 
 def _days(event: RecordSummary) -> list[date]:

@@ -12,7 +12,7 @@ from typing import Any
 import phonenumbers
 from phonenumbers import PhoneNumberFormat, PhoneNumberType
 
-from evidence.declarations.roles import Origin, determine_origin, normalize_identity
+from evidence.declarations.declaration import Origin, determine_origin, normalize_identity
 from owner.records.record_roles import StreamRoles
 
 MAX_PEOPLE = 100

@@ -8,34 +8,53 @@ import base64
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from email.message import EmailMessage, MIMEPart
+from email.policy import SMTP
+from email.utils import format_datetime, formataddr
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import orjson
+from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_safe
 
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
-from evidence.access.record_parts import VisibleBlob, fetch_one_related, read_chunks
-from evidence.access.records import RecordKey, VisibleRecord, VisibleRecords
+from evidence.access.record_details import (
+    VisibleBlob,
+    fetch_many_related,
+    fetch_one_related,
+    get_blob,
+    read_chunks,
+    stored_blob,
+)
+from evidence.access.records import RecordKey, VisibleRecord, VisibleRecords, get_record
 from evidence.api.views.blobs import blob_response
-from evidence.declarations.declaration import BLOB_REFERENCE
+from evidence.declarations.declaration import BLOB_REFERENCE, field_text
 from evidence.errors import ApiException, RangeNotSatisfiable
 from evidence.ledger.entries import DisclosedItem
 from evidence.models.owners import current_owner
-from evidence.read import blobs, records
 from evidence.read.expansion import related_stream
-from owner.permissions import owner_required
-from owner.records.record_roles import HTML_MEDIA_TYPE, StreamRoles
-from owner.records.record_summaries import PICTURE_TYPES, record_owner_read
-from owner.text import record_title
+from importers.core.text import TEXT_MAX_CHARS
+from owner.permissions import owner_reads
+from owner.records.record_roles import HTML_MEDIA_TYPE, Layout, StreamRoles
+from owner.records.record_summaries import (
+    PICTURE_TYPES,
+    RecordSummary,
+    record_owner_read,
+    record_url,
+    summarize,
+)
+from owner.text import one_line, record_title
 
 HTML_MAX_BYTES = 8_000_000
 PICTURES_MAX_BYTES = 10_000_000
@@ -58,15 +77,14 @@ FRAME_POLICY = "; ".join(
 _PICTURE = re.compile(r'(<img [^<>]*?)src="cid:([^"<>]*)"')
 
 
-@require_safe
-@owner_required
+@owner_reads
 def record_html(request: HttpRequest, connection_id: str, stream: str) -> HttpResponse:
     """Show the HTML of the record with the key in ``key``; 404 for whatever has none."""
     gate = Gate(owner_scope(current_owner()))
     key = request.GET.get("key", "")
     try:
         visible = gate.stream(stream, connection_id=connection_id)
-        record = records.get(visible, key)
+        record = get_record(visible, key)
         source, name = _html(visible, record)
         html = sanitize(source)
         pictures = _Pictures(gate, visible, record, PICTURES_MAX_BYTES)
@@ -105,7 +123,7 @@ def _html(visible: VisibleRecords, record: VisibleRecord) -> tuple[bytes, str]:
     value = record.data.get(name or "")
     if name is not None and isinstance(value, str):
         return value.encode("utf-8", "replace"), name
-    blob = blobs.stored_blob(visible, record, record.data)
+    blob = stored_blob(visible, record, record.data)
     if blob is None or blob.media_type != HTML_MEDIA_TYPE:
         raise Http404
     return _content(blob, max_bytes=HTML_MAX_BYTES), BLOB_REFERENCE
@@ -157,20 +175,19 @@ class _Pictures:
             found = fetch_one_related(child, [key]).get(key)
             if found is None or found.data.get(relation.foreign_key) != self.record.record_key:
                 continue
-            blob = blobs.stored_blob(child, found, found.data)
+            blob = stored_blob(child, found, found.data)
             if blob is not None and blob.media_type in PICTURE_TYPES:
                 return blob
         return None
 
 
-@require_safe
-@owner_required
+@owner_reads
 def record_file(request: HttpRequest, connection_id: str, blob_id: str) -> HttpResponseBase:
     """Stream the file with the headers of the REST API, which keep browsers from running it."""
     gate = Gate(owner_scope(current_owner()))
     try:
         with transaction.atomic():
-            blob = blobs.get(gate, blob_id, connection_id=connection_id)
+            blob = get_blob(gate, blob_id, connection_id=connection_id)
             place = (connection_id, blob.visible.stream.name, blob.record_key)
             item = DisclosedItem(*place, frozenset({BLOB_REFERENCE}))
             record_owner_read(gate.scope, [item], route="file")
@@ -189,8 +206,7 @@ def record_file(request: HttpRequest, connection_id: str, blob_id: str) -> HttpR
 EXPORT_BATCH = 500
 
 
-@require_safe
-@owner_required
+@owner_reads
 def export_records(request: HttpRequest, connection_id: str, stream: str) -> HttpResponseBase:
     """Stream all records of a stream as JSON lines, or the one with the key in ``key``."""
     gate = Gate(owner_scope(current_owner()))
@@ -198,11 +214,20 @@ def export_records(request: HttpRequest, connection_id: str, stream: str) -> Htt
         visible = gate.stream(stream, connection_id=connection_id)
     except ApiException as refusal:
         raise Http404 from refusal
-    lines = _exported_lines(gate, visible, request.GET.get("key"))
+    return json_lines(_exported_lines(gate, visible, request.GET.get("key")), stream)
+
+
+def json_lines(lines: Iterator[bytes], name: str) -> StreamingHttpResponse:
     response = StreamingHttpResponse(lines, content_type="application/x-ndjson")
-    name = content_disposition_header(as_attachment=True, filename=f"{stream}.jsonl")
-    response["Content-Disposition"] = name or "attachment"
+    name = content_disposition_header(as_attachment=True, filename=f"{name}.jsonl") or "attachment"
+    response["Content-Disposition"] = name
     return response
+
+
+def json_line(record: VisibleRecord, *, stream: str) -> bytes:
+    place = {"connection_id": record.connection.connection_id, "stream": stream}
+    content = {"key": record.record_key, "emitted_at": record.emitted_at, "data": record.data}
+    return orjson.dumps(place | content) + b"\n"
 
 
 def _exported_lines(gate: Gate, visible: VisibleRecords, key: str | None) -> Iterator[bytes]:
@@ -224,9 +249,116 @@ def _exported_lines(gate: Gate, visible: VisibleRecords, key: str | None) -> Ite
             ]  # fmt: skip
             if items:
                 record_owner_read(gate.scope, items, route="export")
-        for each in found:
-            content = {"key": each.record_key, "emitted_at": each.emitted_at, "data": each.data}
-            yield orjson.dumps(content) + b"\n"
+        yield from (json_line(each, stream=visible.stream.name) for each in found)
         if key is not None or len(found) < EXPORT_BATCH:
             return
         after = found[-1].position
+
+
+class IncompleteMailError(Exception):
+    """A mail file would lack a part of the mail. The message says which."""
+
+
+ADDRESS_HEADERS = {"cc": "Cc", "bcc": "Bcc"}
+"""Fields of people in copy; all other participants are recipients."""
+ID_HEADERS = {"internet_message_id": "Message-ID", "in_reply_to": "In-Reply-To"}
+MAX_ENCLOSURES, MAIL_MAX_BYTES = 200, 100_000_000
+MAX_SUBJECT_CHARS = 2_000
+REBUILT = "Rebuilt from a stored record. These are not the bytes that arrived."
+
+
+@owner_reads
+def mail_file(request: HttpRequest, connection_id: str, stream: str) -> HttpResponse:
+    """Return the mail with the key in ``key`` as a file, or say what of it is not stored."""
+    gate, key = Gate(owner_scope(current_owner())), request.GET.get("key", "")
+    try:
+        visible = gate.stream(stream, connection_id=connection_id)
+        [summary] = summarize(visible, [get_record(visible, key)])
+    except ApiException as refusal:
+        raise Http404 from refusal
+    if not is_mail(summary):
+        raise Http404
+    try:
+        with transaction.atomic():
+            mail, shown = _mail(gate, summary)
+            own = DisclosedItem(connection_id, stream, key, frozenset(summary.record.data))
+            record_owner_read(gate.scope, [own, *shown], route="export")
+    except IncompleteMailError as problem:
+        messages.error(request, f"This mail cannot be exported whole: {problem}")
+        return redirect(record_url(connection_id, stream, key))
+    response = HttpResponse(mail.as_bytes(), content_type="message/rfc822")
+    name = content_disposition_header(as_attachment=True, filename=f"{summary.title[:80]}.eml")
+    response["Content-Disposition"] = name or "attachment"
+    return response
+
+
+def is_mail(summary: RecordSummary) -> bool:
+    """Return whether a record can be a mail file: it has a sender's address, a title and a time."""
+    return summary.layout == Layout.MAILBOX and bool(summary.roles.addresses) and bool(summary.at)
+
+
+def _mail(gate: Gate, summary: RecordSummary) -> tuple[EmailMessage, list[DisclosedItem]]:
+    """Return a mail with its files. Raises IncompleteMailError if a part of it is not stored."""
+    roles, data, visible = summary.roles, summary.record.data, summary.visible
+    text, mail = field_text(data.get(roles.text or "")) or "", EmailMessage(policy=SMTP)
+    if len(text) >= TEXT_MAX_CHARS:
+        raise IncompleteMailError("its text was cut when it was imported.")
+    sender = next(filter(None, map(summary.line, roles.addresses)), "")
+    people: dict[str, list[Any]] = defaultdict(list)
+    for name in roles.participants:
+        value = data.get(name)
+        people[ADDRESS_HEADERS.get(name, "To")] += value if isinstance(value, list) else [value]
+    headers = {
+        "From": formataddr((summary.line(roles.actor), sender)),
+        **{name: ", ".join(map(one_line, filter(None, found))) for name, found in people.items()},
+        "Subject": summary.line(roles.title, MAX_SUBJECT_CHARS),
+        "Date": None if summary.at is None else format_datetime(summary.at),
+        **{header: summary.line(name) for name, header in ID_HEADERS.items()},
+        "Comments": REBUILT,
+    }
+    for header, value in headers.items():
+        if value:
+            mail[header] = value
+    mail.set_content(text)
+    items, html = [], None
+    body: MIMEPart = mail
+    with suppress(Http404):
+        html = _html(visible, summary.record)[0]
+    if html is not None:
+        if len(html) >= HTML_MAX_BYTES:
+            raise IncompleteMailError("its formatted text was cut.")
+        mail.add_alternative(html.decode("utf-8", "replace"), subtype="html")
+        *_, body = mail.iter_parts()
+    size = len(text)
+    for each, blob in _enclosures(gate, summary):
+        size += 0 if blob is None else blob.size_bytes
+        if blob is None or size > MAIL_MAX_BYTES:
+            problem = "is not stored" if blob is None else "makes it larger than 100 MB"
+            raise IncompleteMailError(f"its file “{each.title}” {problem}.")
+        key = each.record.record_key
+        maintype, _, subtype = blob.media_type.partition("/")
+        content = _content(blob, max_bytes=blob.size_bytes)
+        kind: dict[str, Any] = {"maintype": maintype, "subtype": subtype or "octet-stream"}
+        if html is not None and f"cid:{key}".encode() in html:
+            body.add_related(content, **kind, cid=f"<{key}>", filename=each.title)
+        else:
+            mail.add_attachment(content, **kind, filename=each.title)
+        fields = frozenset({BLOB_REFERENCE}) | each.listed_fields
+        items.append(DisclosedItem(each.connection_id, each.visible.stream.name, key, fields))
+    return mail, items
+
+
+def _enclosures(
+    gate: Gate, summary: RecordSummary
+) -> Iterator[tuple[RecordSummary, VisibleBlob | None]]:
+    """Yield the files that belong to a mail, in their order, each with its bytes if stored."""
+    key = RecordKey(summary.connection_id, summary.record.record_key)
+    for relation in summary.visible.stream.relations.values():
+        child = related_stream(gate, summary.visible, relation)
+        if child is None or relation.cardinality != "has_many":
+            continue
+        found = fetch_many_related(child, relation.foreign_key, [key], limit=MAX_ENCLOSURES + 1)
+        if len(found.get(key, ())) > MAX_ENCLOSURES:
+            raise IncompleteMailError(f"it has more than {MAX_ENCLOSURES} files.")
+        for each in summarize(child, reversed(found.get(key, ()))):
+            yield each, stored_blob(child, each.record, each.record.data)

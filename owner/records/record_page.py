@@ -1,17 +1,14 @@
 """Show one record as what it is, and which grants show it or why they do not."""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from evidence.access.gate import Gate
 from evidence.access.grant_states import (
@@ -24,8 +21,8 @@ from evidence.access.grant_states import (
 )
 from evidence.access.grant_text import field_label, humanize, join_words, stream_label
 from evidence.access.owner_scope import grant_scope, owner_scope
-from evidence.access.records import VisibleRecord, VisibleRecords
-from evidence.access.scope import Only, StreamTerms
+from evidence.access.records import VisibleRecord, VisibleRecords, get_record
+from evidence.access.scope import Only
 from evidence.declarations.declaration import BLOB_REFERENCE, Field
 from evidence.errors import ApiException
 from evidence.ledger.disclosures import readers_of_record
@@ -33,14 +30,14 @@ from evidence.ledger.entries import DisclosedItem
 from evidence.models.clients import Client
 from evidence.models.grants import Grant
 from evidence.models.owners import current_owner
-from evidence.read import records as reading
 from evidence.read.expansion import Children, load_related, parse_expand
 from evidence.write.erasure_orders import ErasureScope
-from owner.permissions import CONTENT_SECURITY_POLICY, owner_required
-from owner.records import erasure_pages
+from owner.permissions import CONTENT_SECURITY_POLICY, owner_reads, owner_required
 from owner.records.people_directory import link_people, people_in
+from owner.records.record_files import is_mail
 from owner.records.record_roles import Layout
 from owner.records.record_summaries import (
+    NOT_BRIEF,
     RecordSummary,
     listed_items,
     record_owner_read,
@@ -48,7 +45,7 @@ from owner.records.record_summaries import (
     stream_url,
     summarize,
 )
-from owner.site import grant_url, page
+from owner.site import grant_url, link, page
 from owner.text import (
     describe_terms,
     escape_invisible,
@@ -66,16 +63,6 @@ class Place:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One grant: whether it shows the record, and why."""
-
-    client: str
-    url: str
-    state: str
-    why: str
-
-
 @owner_required
 def who_can_see(request: HttpRequest) -> HttpResponse:
     """Of one record that is there."""
@@ -85,31 +72,21 @@ def who_can_see(request: HttpRequest) -> HttpResponse:
     if connection is None or not _named(gate, place):
         raise Http404
     found = [(grant, seen_through(grant, place)) for grant in _standing_grants()]
+    seeing = {grant.package.client_id for grant, seen in found if seen}
     labels = connection_labels(current_owner())
     visible = gate.stream(place.stream, connection_id=place.connection_id)
     context = {
         "headings": [each.heading for each in summarize(visible, visible.get(place.key))],
-        "key": escape_invisible(place.key),
         "connection": connection.display_name,
-        "stream": place.stream,
         "record_url": record_url(place.connection_id, place.stream, place.key),
         "can": [_line(each, _why(each, place, seen, labels)) for each, seen in found if seen],
         "cannot": [
             _line(each, why_not(each, place, source_pk=connection.source_pk))
             for each, seen in found
-            if not seen
+            if not seen and each.package.client_id not in seeing
         ],
     }
     return page(request, "records/who", title="Who can see it", context=context)
-
-
-def standing_readers(place: Place) -> list[tuple[str, GrantState]]:
-    """Return the name and the state of each grant that shows the record."""
-    return [
-        (grant.package.client.display_name, state_of(grant))
-        for grant in _standing_grants()
-        if seen_through(grant, place)
-    ]
 
 
 def _standing_grants() -> list[Grant]:
@@ -126,7 +103,7 @@ def seen_through(grant: Grant, place: Place) -> VisibleRecord | None:
 
 def why_not(grant: Grant, place: Place, *, source_pk: int) -> str:
     """The clause that keeps a record which is there from a grant: the first that does."""
-    terms = _terms(grant, place)
+    terms = next((terms for terms, _ in terms_of(grant) if terms.name == place.stream), None)
     if grant.source_id != source_pk:
         return f"It reads {grant.source.display_name} only."
     if terms is None:
@@ -145,10 +122,6 @@ def _named(gate: Gate, place: Place) -> list[VisibleRecord]:
         return []
 
 
-def _terms(grant: Grant, place: Place) -> StreamTerms | None:
-    return next((terms for terms, _ in terms_of(grant) if terms.name == place.stream), None)
-
-
 def _why(grant: Grant, place: Place, seen: VisibleRecord, labels: Mapping[str, str]) -> str:
     said = ((terms, stream) for terms, stream in terms_of(grant) if terms.name == place.stream)
     for terms, stream in said:
@@ -157,14 +130,18 @@ def _why(grant: Grant, place: Place, seen: VisibleRecord, labels: Mapping[str, s
             field_label(fields[name], fields) if name in fields else name for name in seen.data
         ]
         sentence = describe_terms(terms, stream=stream, labels=labels).sentence
-        return f"It is shown {join_words(shown)}. The grant says: {sentence}"
+        return f"It can read {join_words(shown)}. Its access: {sentence}"
     return ""
 
 
-def _line(grant: Grant, why: str) -> Line:
-    return Line(
-        grant.package.client.display_name, grant_url(grant.pk), state_badge(state_of(grant)), why
-    )
+def _line(grant: Grant, why: str) -> dict[str, str]:
+    """Return one grant: whether it shows the record, and why."""
+    return {
+        "client": grant.package.client.display_name,
+        "url": grant_url(grant.pk),
+        "state": state_badge(state_of(grant)),
+        "why": why,
+    }
 
 
 MAX_FACT_CHARS = 500
@@ -176,30 +153,7 @@ FRAME_LINES = (5, 10, 20, 35, 55)
 """The lines of text that frames of the sizes 1 to 5 are for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    label: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Who has seen a record, how often, and when last."""
-
-    name: str
-    times: int
-    last: str
-
-
-@dataclass(frozen=True, slots=True)
-class RelatedRecords:
-    label: str
-    records: Sequence[RecordSummary]
-    has_more: bool
-
-
-@require_safe
-@owner_required
+@owner_reads
 def record_page(
     request: HttpRequest, connection_id: str, stream: str, record_key: str
 ) -> HttpResponse:
@@ -210,10 +164,10 @@ def record_page(
         place = Place(connection_id, stream, record_key)
         readers = _readers(place)
         with transaction.atomic():
-            record = reading.get(visible, record_key)
+            record = get_record(visible, record_key)
             [summary] = summarize(visible, [record])
             related = _related(gate, visible, record)
-            shown = [each for group in related for each in group.records]
+            shown = [each for _, records, _ in related for each in records]
             item = DisclosedItem(connection_id, stream, record_key, frozenset(record.data))
             record_owner_read(gate.scope, [item, *listed_items(shown)], route="record")
     except ApiException:
@@ -224,10 +178,15 @@ def record_page(
         "people": people_in(summary),
         **_content(summary, whole="whole" in request.GET),
         "related": related,
-        "can_see": standing_readers(place),
+        "can_see": [
+            (grant.package.client.display_name, state_of(grant))
+            for grant in _standing_grants()
+            if seen_through(grant, place)
+        ],
         "have_seen": readers,
         "list_url": stream_url(connection_id, stream),
         **_links(place),
+        "is_mail": is_mail(summary),
     }
     response = render(request, "owner/records/record.html", context)
     response["Content-Security-Policy"] = f"{CONTENT_SECURITY_POLICY}; frame-src 'self'"
@@ -261,8 +220,8 @@ def _frame_size(text: str) -> int:
     return 1 + bisect_left(FRAME_LINES, lines) if text else len(FRAME_LINES)
 
 
-def facts(summary: RecordSummary) -> list[Fact]:
-    """Return the declared fields with a short value; ids and what the page shows are left out."""
+def facts(summary: RecordSummary) -> list[tuple[str, str]]:
+    """Return label and text of the declared fields with a short value; ids and what the page shows are left out."""
     roles, stream = summary.roles, summary.visible.stream
     shown = {roles.title, roles.text, roles.html, roles.amount, roles.actor, roles.actor_id,
              stream.event_time_field, BLOB_REFERENCE, *stream.primary_key, roles.thread}  # fmt: skip
@@ -270,12 +229,12 @@ def facts(summary: RecordSummary) -> list[Fact]:
         shown |= {*roles.addresses, *roles.participants}
     shown |= {roles.measure, roles.unit, roles.currency, *(roles.position or ())}
     shown |= {each.foreign_key for each in stream.relations.values()}
-    if roles.layout == Layout.CALENDAR:
+    if roles.layout in (Layout.CALENDAR, Layout.PLACES):
         shown.add(roles.end)
     return [
-        Fact(escape_invisible(field_label(field, stream.fields)), text)
+        (escape_invisible(field_label(field, stream.fields)), text)
         for name, field in stream.fields.items()
-        if name not in shown and not name.endswith("_id")
+        if name not in shown and not name.endswith(("_id", *NOT_BRIEF))
         if (text := _fact_text(summary, field))
     ]
 
@@ -289,8 +248,10 @@ def _fact_text(summary: RecordSummary, field: Field) -> str:
     return summary.words(field, MAX_FACT_CHARS)
 
 
-def _related(gate: Gate, visible: VisibleRecords, record: VisibleRecord) -> list[RelatedRecords]:
-    """Return the related records of each relation that has some. One query a relation."""
+def _related(
+    gate: Gate, visible: VisibleRecords, record: VisibleRecord
+) -> list[tuple[str, list[RecordSummary], bool]]:
+    """Return label, records and whether there are more of each relation. One query a relation."""
     relations = [each for each in visible.stream.relations.values() if each.expandable]
     limits = [
         ((each.name,), str(min(each.max_limit, MAX_RELATED)))
@@ -308,34 +269,26 @@ def _related(gate: Gate, visible: VisibleRecords, record: VisibleRecord) -> list
         if records:
             label = humanize(expansion.relation.name)
             has_more = isinstance(found, Children) and found.has_more
-            groups.append(RelatedRecords(label, summarize(expansion.child, records), has_more))
+            groups.append((label, summarize(expansion.child, records), has_more))
     return groups
 
 
-def _readers(place: Place) -> list[Reader]:
-    """Return who has seen the record before this page, latest first."""
+def _readers(place: Place) -> list[tuple[str, int, str]]:
+    """Return who has seen the record before this page, how often and when last, latest first."""
     found = readers_of_record(place.connection_id, place.stream, place.key)
     names = dict(Client.unscoped.values_list("pk", "display_name"))
     return [
-        Reader(names.get(client_id, client_id) if client_id else "You", times, format_time(last))
+        (names.get(client_id, client_id) if client_id else "You", times, format_time(last))
         for client_id, times, last in found
     ]
 
 
 def _links(place: Place) -> dict[str, str]:
-    query = urlencode({"connection": place.connection_id, "stream": place.stream, "key": place.key})
+    where = {"connection": place.connection_id, "stream": place.stream, "key": place.key}
     return {
-        "who_url": f"{reverse('who-can-see')}?{query}",
-        "seen_url": f"{reverse('activity')}?{query}",
-        "export_url": reverse(
-            "record-export",
-            args=[place.connection_id, place.stream],
-            query={"key": place.key},
-        ),
-        "erase_url": erasure_pages.url(
-            ErasureScope.RECORD,
-            connection_id=place.connection_id,
-            stream=place.stream,
-            key=place.key,
-        ),
+        "who_url": link("who-can-see", **where),
+        "seen_url": link("activity", **where),
+        "erase_url": link("erase", of=ErasureScope.RECORD.value, **where),
+        "export_url": link("record-export", place.connection_id, place.stream, key=place.key),
+        "mail_url": link("mail-file", place.connection_id, place.stream, key=place.key),
     }

@@ -16,8 +16,8 @@ from evidence.declarations.declaration import (
     Field,
     Relation,
     StreamDeclaration,
+    money_format,
 )
-from evidence.declarations.roles import money_format
 
 TEXT_ROLE = "secondary"
 CATEGORY_ROLE = "category"
@@ -159,12 +159,19 @@ class StreamRoles:
         return (fields[0].name, fields[1].name) if is_complete else None
 
     @cached_property
+    def kind(self) -> str | None:
+        """The field with the kind of a record of a place: a visit, or a way of moving."""
+        return self._named("kind") if self.position else None
+
+    @cached_property
     def end(self) -> str | None:
-        """A second time that records can be selected by: when an event ends."""
-        start = self.stream.event_time_field
+        """A second time that records can be selected by, or of a place: when an event ends."""
+        start, has_place = self.stream.event_time_field, self.position is not None
         return self._first(
             lambda field: (
-                field.kind == "time" and bool(field.range_operators) and field.name != start
+                field.kind == "time"
+                and (bool(field.range_operators) or has_place)
+                and field.name != start
             )
         )
 

@@ -1,7 +1,7 @@
 """Summarize records as lists and pages show them, and record what they showed. Every text is inert."""
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from functools import cached_property
@@ -17,12 +17,21 @@ from evidence.access.gate import Gate
 from evidence.access.grant_text import field_label, format_day, humanize, stream_label
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import Scope
-from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, DIRECTION_ROLE, Field
-from evidence.declarations.roles import Origin, determine_origin, field_text, normalize_identity
+from evidence.declarations.declaration import (
+    ACTOR_ROLE,
+    BLOB_REFERENCE,
+    DIRECTION_ROLE,
+    Field,
+    Origin,
+    determine_origin,
+    field_text,
+    normalize_identity,
+)
 from evidence.declarations.values import key_text
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedAnswer, DisclosedItem, record_disclosure
-from owner.records.record_roles import ALL_DAY_FIELDS, HTML_MEDIA_TYPE, StreamRoles
+from owner.records.record_roles import ALL_DAY_FIELDS, HTML_MEDIA_TYPE, Layout, StreamRoles
+from owner.site import link
 from owner.text import (
     DATE_CHARS,
     duration_text,
@@ -36,7 +45,10 @@ from owner.text import (
 )
 
 EXCERPT_CHARS = 160
+NOT_BRIEF = ("latitude", "longitude", "confidence")
+"""Numbers that say nothing in a line about a record."""
 BRIEF_CHARS, BRIEF_VALUES = 40, 3
+MAX_LATITUDE, MAX_LONGITUDE = 90, 180
 PICTURE_TYPES = frozenset({"image/avif", "image/gif", "image/jpeg", "image/png", "image/webp"})
 """The types of pictures that blobs are served with inline."""
 
@@ -96,13 +108,36 @@ class RecordSummary:
 
     @cached_property
     def title(self) -> str:
-        """The title; without one the begin of the text, else the position or the key."""
+        """The title; without one the begin of the text, the kind of journey, position or key."""
         for name in (self.roles.title, self.roles.text):
             if text := self.line(name):
                 return humanize(text) if self.roles.is_title_chosen else text
+        if self._is_journey and (kind := self.line(self.roles.kind)):
+            return humanize(kind)
         position = [self.record.data.get(name) for name in self.roles.position or ()]
         numbers = [f"{each:.4f}" for each in position if isinstance(each, int | float)]
         return ", ".join(numbers) or one_line(self.record.record_key)
+
+    @property
+    def _is_journey(self) -> bool:
+        """Whether the record has a second position, where it ends."""
+        ends = self.record.data.keys() - {*(self.roles.position or ())}
+        return any(self.record.data[name] is not None for name in ends if name.endswith("latitude"))
+
+    @cached_property
+    def duration(self) -> str:
+        """How long a visit or a journey lasted; empty for other records."""
+        if self.roles.layout != Layout.PLACES or not self.at or not self.end or self.end <= self.at:
+            return ""
+        return duration_text((self.end - self.at).total_seconds())
+
+    @property
+    def stay(self) -> str:
+        """Return until when a visit or a journey lasted, and how long."""
+        if not self.duration or self.at is None or self.end is None:
+            return ""
+        day = "" if self.end.date() == self.at.date() else f"{format_day(self.end)}, "
+        return f"until {day}{self.end:%H:%M}, {self.duration}"
 
     @cached_property
     def actor(self) -> str:
@@ -137,11 +172,11 @@ class RecordSummary:
         if self.value or self.amount is not None:
             return ()
         kinds = ("number",) if self.excerpt else ("number", "string")
-        shown = {*self.roles.stream.primary_key, *self._role_fields}
+        shown = {*self.roles.stream.primary_key, *self._role_fields, self.roles.kind}
         fields = (
             field
             for name, field in self.roles.stream.fields.items()
-            if name not in shown and not name.endswith("_id")
+            if name not in shown and not name.endswith(("_id", *NOT_BRIEF))
             if field.kind in kinds and name != "media_type" and self.line(name)
         )
         return tuple(islice(fields, BRIEF_VALUES))
@@ -200,6 +235,16 @@ class RecordSummary:
         return " ".join(filter(None, (text, unit_text(unit, self.line(self.roles.title)))))
 
     @property
+    def position(self) -> str:
+        """Latitude and longitude, ``52.6, 13.3``; empty for a record without a place on earth."""
+        match [self.record.data.get(name) for name in self.roles.position or ()]:
+            case [float() | int() as latitude, float() | int() as longitude] if (
+                abs(latitude) <= MAX_LATITUDE and abs(longitude) <= MAX_LONGITUDE
+            ):
+                return f"{latitude}, {longitude}"
+        return ""
+
+    @property
     def amount(self) -> float | None:
         """The amount in units of its currency. Integers count its smallest unit, such as cents."""
         value = self.record.data.get(self.roles.amount or "")
@@ -220,8 +265,8 @@ class RecordSummary:
     @property
     def _role_fields(self) -> frozenset[str]:
         roles = self.roles
-        names = (roles.title, roles.text, roles.actor, roles.actor_id, *roles.addresses, roles.end,
-                 roles.amount, roles.currency, roles.measure, roles.unit, *(roles.position or ()),
+        names = (roles.title, roles.text, roles.kind, roles.actor, roles.actor_id, *roles.addresses,
+                 roles.end, roles.amount, roles.currency, roles.measure, roles.unit, *(roles.position or ()),
                  self.visible.stream.event_time_field)  # fmt: skip
         return frozenset(filter(None, names))
 
@@ -253,8 +298,8 @@ class RecordSummary:
         """The address of the frame with the HTML of the record; empty without any."""
         if not self._is_html_of_text and not self.record.data.get(self.roles.html or ""):
             return ""
-        address = reverse("record-html", args=[self.connection_id, self.visible.stream.name])
-        return f"{address}?{urlencode({'key': self.record.record_key})}"
+        name = self.visible.stream.name
+        return link("record-html", self.connection_id, name, key=self.record.record_key)
 
     @property
     def _is_html_of_text(self) -> bool:
@@ -322,9 +367,7 @@ def record_url(connection_id: str, stream: str, key: str) -> str:
 
 def stream_url(connection_id: str, stream: str, **query: object) -> str:
     """Return the page that lists a stream of a connection; empty parameters are left out."""
-    chosen = {name: value for name, value in query.items() if value not in (None, "")}
-    address = reverse("record-list", args=[connection_id, stream])
-    return f"{address}?{urlencode(chosen)}" if chosen else address
+    return link("record-list", connection_id, stream, **query)
 
 
 def record_owner_read(scope: Scope, items: Iterable[DisclosedItem], *, route: str) -> None:
@@ -361,6 +404,13 @@ def listed_items(summaries: Iterable[RecordSummary]) -> list[DisclosedItem]:
         )
         for each in summaries
     ]
+
+
+def summed_items(visible: VisibleRecords, *fields: str | None) -> Iterator[DisclosedItem]:
+    """Yield the fields of a stream that a page sums up, for the ledger."""
+    for facts in visible.connections:
+        names = frozenset(filter(None, fields))
+        yield DisclosedItem(facts.connection_id, visible.stream.name, None, names)
 
 
 def are_all_demo(records: Iterable[RecordSummary]) -> bool:

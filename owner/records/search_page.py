@@ -2,20 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
-from django.views.decorators.http import require_safe
 
 from evidence.access.crypto import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
@@ -31,7 +31,7 @@ from evidence.read.search import MatchCounts, count_by_month, search
 from evidence.search.results import Excerpt, Hit, SearchRequest, SearchResult
 from evidence.search.semantic import LEXICAL
 from owner.charts import Chart, add_months, month_chart, months_between
-from owner.permissions import owner_required
+from owner.permissions import owner_reads
 from owner.records.people_directory import link_people
 from owner.records.periods import (
     OTHER_DATES,
@@ -43,13 +43,15 @@ from owner.records.periods import (
     until_plausible,
     zone_name,
 )
+from owner.records.record_files import json_line, json_lines
 from owner.records.record_roles import StreamRoles
 from owner.records.record_summaries import RecordSummary, are_all_demo, record_owner_read
+from owner.site import link
 from owner.text import escape_invisible, pluralize
 
 MAX_VALUES = 12
-FACETS = ("source", "connection", "kind", "year")
-FACET_LABELS = {"source": "Source", "connection": "Connection", "kind": "Kind", "year": "Year"}
+FACETS = ("connection", "kind", "year")
+FACET_LABELS = {"connection": "Connection", "kind": "Kind", "year": "Year"}
 YEAR_LABELS = {OTHER_DATES: "Other dates"}
 
 
@@ -58,7 +60,6 @@ class Filters:
     """The search as the URL has it; empty strings do not restrict."""
 
     q: str
-    source: str
     connection: str
     kind: str
     period: str
@@ -80,26 +81,11 @@ class Filters:
     def url(self, **changes: str) -> str:
         """Return the URL of the search with changes, from its first page."""
         values = {name: getattr(self, name) for name in self.__slots__ if name != "after"}
-        chosen = {name: value for name, value in {**values, **changes}.items() if value}
-        return f"{reverse('search')}?{urlencode(chosen)}"
+        return link("search", **{**values, **changes})
 
     @property
     def query(self) -> dict[str, str]:
         return {name: getattr(self, name) for name in self.__slots__ if name != "after"}
-
-
-@dataclass(frozen=True, slots=True)
-class FacetValue:
-    label: str
-    count: int
-    url: str
-    is_selected: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Facet:
-    label: str
-    values: Sequence[FacetValue]
 
 
 def kind_key(visible: VisibleRecords) -> str:
@@ -118,13 +104,11 @@ def _year(visible: VisibleRecords, count: MonthCount) -> str:
 
 
 KEYS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
-    "source": lambda visible, count: visible.source.connector_key,
     "connection": lambda visible, count: count.connection_id,
     "kind": lambda visible, count: kind_key(visible),
     "year": _year,
 }
 LABELS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
-    "source": lambda visible, count: visible.source.display_name,
     "connection": lambda visible, count: visible.connection_for[count.connection_id].display_name,
     "kind": lambda visible, count: stream_label(visible.stream),
     "year": lambda visible, count: YEAR_LABELS.get(year := _year(visible, count), year),
@@ -133,7 +117,7 @@ LABELS: Mapping[str, Callable[[VisibleRecords, MonthCount], str]] = {
 
 def _matching(filters: Filters, counts: Counts, *, without: str) -> Counts:
     """Return the counts that satisfy every filter except one."""
-    wanted = {"source": filters.source, "connection": filters.connection, "kind": filters.kind}
+    wanted = {"connection": filters.connection, "kind": filters.kind}
     wanted = {name: value for name, value in wanted.items() if value and name != without}
     period = "" if without == "year" else filters.period
     return [
@@ -150,8 +134,8 @@ def _is_in(period: str, visible: VisibleRecords, count: MonthCount) -> bool:
     return count.month is not None and f"{count.month:%Y-%m}".startswith(period)
 
 
-def facets_of(filters: Filters, counts: MatchCounts) -> list[Facet]:
-    """Return the facets with more than one value, or with the selected one."""
+def facets_of(filters: Filters, counts: MatchCounts) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return label and values of the facets with more than one value, or with the selected one."""
     facets = []
     for name in FACETS:
         totals: Counter[str] = Counter()
@@ -168,14 +152,16 @@ def facets_of(filters: Filters, counts: MatchCounts) -> list[Facet]:
             order = [*sorted(totals.keys() - YEAR_LABELS, reverse=True)[: MAX_VALUES - 1],
                      *(totals.keys() & YEAR_LABELS)]  # fmt: skip
         values = [
-            FacetValue(
-                labels[key], _rounded(totals[key]) if counts.is_estimate else totals[key],
-                filters.url(**{param: "" if key == selected else key}), key == selected,
-            )
+            {
+                "label": labels[key],
+                "count": _rounded(totals[key]) if counts.is_estimate else totals[key],
+                "url": filters.url(**{param: "" if key == selected else key}),
+                "is_selected": key == selected,
+            }
             for key in order[:MAX_VALUES]
-        ]  # fmt: skip
+        ]
         if len(values) > 1 or selected:
-            facets.append(Facet(FACET_LABELS[name], values))
+            facets.append((FACET_LABELS[name], values))
     return facets
 
 
@@ -211,21 +197,13 @@ def histogram_of(filters: Filters, counts: MatchCounts) -> Chart | None:
 
 
 PAGE_SIZE = 20
+EXPORT_BATCH = 100
 CURSOR_KIND = "owner.search"
 Restriction: TypeAlias = Callable[[VisibleRecords], VisibleRecords]
+HitRow: TypeAlias = tuple[RecordSummary, SafeString, list[SafeString]]
 
 
-@dataclass(frozen=True, slots=True)
-class HitRow:
-    """A hit with its heading and other excerpts, as safe HTML with marked matches."""
-
-    summary: RecordSummary
-    heading: SafeString
-    excerpts: Sequence[SafeString]
-
-
-@require_safe
-@owner_required
+@owner_reads
 def search_page(request: HttpRequest) -> HttpResponse:
     """Show one page of hits, or only the search box if there is no query."""
     filters = Filters.of(request)
@@ -239,9 +217,36 @@ def search_page(request: HttpRequest) -> HttpResponse:
     return render(request, "owner/records/search.html", context)
 
 
-def _results(filters: Filters, scope: Scope) -> dict[str, object]:
+@owner_reads
+def export_search(request: HttpRequest) -> HttpResponseBase:
+    """Stream all records that a search finds as JSON lines; the search page says why it cannot."""
+    filters = replace(Filters.of(request), after="")
+    scope = owner_scope(current_owner())
+    try:
+        _search(filters, scope, limit=1)
+    except ApiException:
+        return redirect(filters.url())
+    return json_lines(_exported_lines(filters, scope), "search")
+
+
+def _exported_lines(filters: Filters, scope: Scope) -> Iterator[bytes]:
+    """Yield the hits in the order of the search, each page after its entry in the ledger."""
+    while True:
+        with transaction.atomic():
+            found = _search(filters, scope, limit=EXPORT_BATCH)
+            items = [DisclosedItem(*hit.key, frozenset(hit.record.data)) for hit in found.hits]
+            if items:
+                record_owner_read(scope, items, route="export")
+        yield from (json_line(hit.record, stream=hit.visible.stream.name) for hit in found.hits)
+        if not found.has_more or not found.hits:
+            return
+        filters = replace(filters, after=_cursor(filters, scope, found))
+
+
+def _search(filters: Filters, scope: Scope, *, limit: int) -> SearchResult:
+    """Return one page of hits. Raises ApiException for a query or cursor that is not valid."""
     source, _, stream = filters.kind.rpartition("/")
-    gate = Gate(scope, connector_id=filters.source or source or None)
+    gate = Gate(scope, connector_id=source or None)
     after = (
         decode_cursor(filters.after, CURSOR_KIND, scope=scope, query=filters.query)
         if filters.after
@@ -253,29 +258,38 @@ def _results(filters: Filters, scope: Scope) -> dict[str, object]:
         streams=[stream] if stream else None,
         connection_id=filters.connection or None,
         filters=(),
-        limit=PAGE_SIZE,
+        limit=limit,
         newest_first=filters.sort == "newest",
         after=after,
         count_phrases=False,
         restrict=_restriction(filters),
     )
+    return search(gate, request)
+
+
+def _results(filters: Filters, scope: Scope) -> dict[str, object]:
     with transaction.atomic():
-        found = search(gate, request)
+        found = _search(filters, scope, limit=PAGE_SIZE)
         rows = [_row(hit) for hit in found.hits]
         record_owner_read(scope, _disclosed(found, rows), route="search")
-    link_people(row.summary for row in rows)
+    link_people(summary for summary, *_ in rows)
     return {
         "found": found,
         "rows": rows,
-        "is_all_demo": are_all_demo(row.summary for row in rows),
+        "is_all_demo": are_all_demo(summary for summary, *_ in rows),
         "amount": _amount(found),
-        "suggestions": _suggestions(filters, found),
+        "suggestions": [
+            (other, filters.url(q=re.sub(re.escape(word), other, filters.q, flags=re.IGNORECASE)))
+            for word, others in found.suggestions.items()
+            for other in others
+        ],
         **_counts(filters, scope, found),
         "next_url": _next_url(filters, scope, found),
+        "export_url": filters.url().replace(reverse("search"), reverse("search-export"), 1),
         "best_url": filters.url(sort=""),
         "newest_url": filters.url(sort="newest"),
-        "clear_url": filters.url(source="", connection="", kind="", period=""),
-        "is_filtered": any((filters.source, filters.connection, filters.kind, filters.period)),
+        "clear_url": filters.url(connection="", kind="", period=""),
+        "is_filtered": any((filters.connection, filters.kind, filters.period)),
     }
 
 
@@ -294,7 +308,15 @@ def _counts(filters: Filters, scope: Scope, found: SearchResult) -> dict[str, ob
     counts = count_by_month(
         Gate(scope), found, time_zone=zone_name(), month_counts=cached_month_counts
     )
-    leaves_out = filters.sort == "newest" and not filters.period and _has_later_dates(counts)
+    leaves_out = (
+        filters.sort == "newest"
+        and not filters.period
+        and any(
+            count.last > timezone.now() and not is_plausible(visible.stream, count.last.date())
+            for visible, count in counts.months
+            if count.last is not None
+        )
+    )
     return {
         "others_url": filters.url(period=OTHER_DATES) if leaves_out else "",
         "facets": facets_of(filters, counts),
@@ -303,33 +325,26 @@ def _counts(filters: Filters, scope: Scope, found: SearchResult) -> dict[str, ob
     }
 
 
-def _has_later_dates(counts: MatchCounts) -> bool:
-    """Return whether a match has a date in the future that is not plausible."""
-    return any(
-        count.last > timezone.now() and not is_plausible(visible.stream, count.last.date())
-        for visible, count in counts.months
-        if count.last is not None
-    )
-
-
 def _next_url(filters: Filters, scope: Scope, found: SearchResult) -> str:
     if not found.has_more or not found.hits:
         return ""
+    return f"{filters.url()}&{urlencode({'after': _cursor(filters, scope, found)})}"
+
+
+def _cursor(filters: Filters, scope: Scope, found: SearchResult) -> str:
+    """Return where the next page continues."""
     state = found.cursor_state(len(found.hits))
-    cursor = encode_cursor(CURSOR_KIND, scope=scope, query=filters.query, place=state)
-    return f"{filters.url()}&{urlencode({'after': cursor})}"
+    return encode_cursor(CURSOR_KIND, scope=scope, query=filters.query, place=state)
 
 
 def _row(hit: Hit) -> HitRow:
+    """Return a hit with its heading and other excerpts, as safe HTML with marked matches."""
     summary = RecordSummary(hit.visible, hit.record, StreamRoles(hit.visible.stream))
     title = summary.roles.title if summary.line(summary.roles.title) else summary.roles.text
     heading = next((each for each in hit.excerpts if each.field == title), None)
     others = [_excerpt_html(each) for each in hit.excerpts if each is not heading]
-    return HitRow(
-        summary,
-        escape(summary.title) if heading is None else _excerpt_html(heading),
-        [text for text in others if text != escape(summary.actor)][:2],
-    )
+    title_html = escape(summary.title) if heading is None else _excerpt_html(heading)
+    return summary, title_html, [text for text in others if text != escape(summary.actor)][:2]
 
 
 def _excerpt_html(excerpt: Excerpt) -> SafeString:
@@ -352,8 +367,8 @@ def _inert(text: str) -> SafeString:
 def _disclosed(found: SearchResult, rows: Sequence[HitRow]) -> list[DisclosedItem]:
     """Return the hits, with the fields of their rows and excerpts, and what suggestions disclose."""
     items = [
-        DisclosedItem(*hit.key, row.summary.listed_fields | {each.field for each in hit.excerpts})
-        for hit, row in zip(found.hits, rows, strict=True)
+        DisclosedItem(*hit.key, summary.listed_fields | {each.field for each in hit.excerpts})
+        for hit, (summary, *_) in zip(found.hits, rows, strict=True)
     ]
     suggested = (
         DisclosedItem(each.connection_id, each.stream, each.record_key, each.fields)
@@ -367,12 +382,3 @@ def _amount(found: SearchResult) -> str:
         return ""
     words = pluralize(found.count, "record")
     return f"More than {words}" if found.lower_bound else words
-
-
-def _suggestions(filters: Filters, found: SearchResult) -> list[tuple[str, str]]:
-    """Return spellings that occur, each with the search for it."""
-    return [
-        (other, filters.url(q=re.sub(re.escape(word), other, filters.q, flags=re.IGNORECASE)))
-        for word, others in found.suggestions.items()
-        for other in others
-    ]

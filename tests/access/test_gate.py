@@ -9,7 +9,7 @@ from django.utils import timezone
 from evidence.access.gate import Gate
 from evidence.access.grant_states import terms_of
 from evidence.access.owner_scope import GRANT_PREVIEW, grant_scope, preview_scope
-from evidence.access.record_parts import fetch_many_related
+from evidence.access.record_details import fetch_many_related
 from evidence.access.records import RecordKey
 from evidence.access.scope import GrantTerms, Only, Scope, StreamTerms, TokenKind
 from evidence.access.tokens import authenticate

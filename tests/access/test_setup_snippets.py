@@ -18,8 +18,8 @@ def test_snippets_for_agents_have_endpoint_and_bearer(
     assert told == {
         "Claude Code": f"claude mcp add --transport http {name} {address}"
         ' --header "Authorization: Bearer pdpp_at_1"',
-        "Codex": "export PDPP_TOKEN=pdpp_at_1\n"
-        f"codex mcp add {name} --url {address} --bearer-token-env-var PDPP_TOKEN",
+        "Codex": "export PDPP_MCP_TOKEN=pdpp_at_1\n"
+        f"codex mcp add {name} --url {address} --bearer-token-env-var PDPP_MCP_TOKEN",
     }
 
 

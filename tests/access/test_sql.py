@@ -7,8 +7,8 @@ from pytest_django import DjangoAssertNumQueries
 from evidence.access.ranking.matches import load_records
 from evidence.access.ranking.vectors import streams_without_vectors
 from evidence.access.record_counts import stored_counts
-from evidence.access.record_parts import find_blobs
-from evidence.access.sql import SQL, fetch_prepared
+from evidence.access.record_details import find_blobs
+from evidence.access.sql import SQL, fetch_prepared, fill
 
 
 @pytest.mark.django_db
@@ -36,3 +36,17 @@ def test_empty_input_runs_no_query(
         assert stored_counts([]) == {}
         assert load_records([], []) == []
         assert streams_without_vectors([], {}) == []
+
+
+@pytest.mark.django_db
+def test_parts_and_values_of_a_statement_stand_where_they_are_named() -> None:
+    part = SQL("%s::text || %s", ("b", "c"))
+    statement = fill("SELECT {first}::text, {part}, '{}', {first}::text", first="a", part=part)
+    assert fetch_prepared(statement) == [("a", "bc", "{}", "a")]
+
+
+@pytest.mark.parametrize("parts", [{}, {"owner": "a", "limit": 1}])
+def test_a_statement_takes_exactly_its_parts(parts: dict[str, object]) -> None:
+    """A condition that is not in the statement would be lost in silence."""
+    with pytest.raises(ValueError, match="not the parts"):
+        fill("SELECT 1 WHERE {owner}", **parts)

@@ -12,7 +12,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.access.record_parts import BlobGone
+from evidence.access.record_details import BlobGone
 from evidence.write.blobs import CHUNK_BYTES, put_blob
 from evidence.write.record_erasure import delete_record
 from tests.world import NOW, Answer, World

@@ -142,7 +142,7 @@ def test_a_new_analyser_outdates_every_connection(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert outdated_connections() == []
-    for module in ("search.query_planner", "write.reindex", "write.derivation"):
+    for module in ("search.query_planner", "write.reindex", "write.rows"):
         monkeypatch.setattr(f"evidence.{module}.VERSION", 7)
     assert "index_maintenance" in asked(world, "lease").body["meta"]
 

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, get_resolver
 
-from evidence.api.openapi.document import document
+from evidence.api.openapi import document
 from tests.world import BANK, PERSONAL, World
 
 PAGE = "/docs/"

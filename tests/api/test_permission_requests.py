@@ -241,10 +241,7 @@ def test_refusal_does_not_wait_for_its_request(
     assert RefusedCall.unscoped.exists()
 
 
-def test_locked_package_costs_a_refusal_its_link_only(
-    committed: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(grant_lifecycle, "LOCK_TIMEOUT", "10ms")
+def test_locked_package_costs_a_refusal_its_link_only(committed: World) -> None:
     package = committed.packages["bob"]
 
     def refused() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from evidence.api.openapi.document import document
+from evidence.api.openapi import document
 from pdpp_site.wsgi import application
 from tests.world import World
 

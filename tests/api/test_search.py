@@ -326,6 +326,21 @@ def test_more_candidates_than_are_read_give_a_lower_bound(
     assert (body["has_more"], body["meta"]["recall"]["complete"]) == (True, True)
 
 
+def test_few_texts_are_read_for_a_phrase_that_cannot_be_counted_exactly(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading all candidates would give a lower bound as well, only a higher one."""
+    world.put(*((PERSONAL, "messages", {"id": f"p{n}", "received_at": "2026-05-01T00:00:00Z",
+                 "subject": "Blue kettle"}) for n in range(12)))  # fmt: skip
+    for name, most in (("COUNT_LIMIT", 9), ("UNCOUNTED_LIMIT", 5), ("UNCOUNTED_CANDIDATES", 7)):
+        monkeypatch.setattr(lexical, name, most)
+
+    body = world.get("/v1/search", q='"blue kettle"', limit=4).body
+
+    assert (len(body["data"]), body["has_more"]) == (4, True)
+    assert (body["meta"]["count"], body["meta"]["count_accuracy"]) == (5, "lower_bound")
+
+
 def test_no_hit_among_the_candidates_read_is_no_proof_of_absence(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -221,10 +221,10 @@ def test_schema_lists_search_modes(embedded: World) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_streams_without_vectors_lack_semantic_modes(
-    world: World, settings: Settings, mode: str
+    embedded: World, settings: Settings, mode: str
 ) -> None:
-    world.embed()
     settings.PDPP_EMBEDDER = "none"
+    world = embedded
     refused = world.get(SEARCH, q="lease", mode=mode)
     assert (refused.status, refused.error["code"]) == (400, "invalid_request")
     assert refused.error["param"] == "mode"

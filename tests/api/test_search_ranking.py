@@ -196,6 +196,16 @@ def test_misspelled_word_matches_spellings_in_visible_texts(world: World) -> Non
     assert "'headphnes' (also searched as 'headphones')" in meta["note"]
 
 
+def test_spellings_of_one_word_count_as_one_word(world: World) -> None:
+    for number in range(6):
+        world.put((WORK, "messages", {"id": f"t{number}", "received_at": DAYS[1],
+            "subject": "Tangerine tangerines tangerin"}))  # fmt: skip
+    world.put((WORK, "messages", {"id": "b", "received_at": DAYS[0], "subject": "Birthday"}))
+    answer = world.get("/v1/search", q="tangernie birthday")
+    assert len(answer.body["meta"]["suggestions"]["tangernie"]) > 1
+    assert answer.ids[0] == "b"
+
+
 def test_single_misspelled_word_gets_a_suggestion(world: World) -> None:
     answer = world.get("/v1/search", q="wonderflu")
     assert answer.ids == []

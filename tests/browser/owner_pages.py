@@ -9,9 +9,9 @@ from django.utils import timezone
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue, register_client
 from evidence.access.quotas import set_quotas
-from evidence.access.tokens import create_token
+from evidence.access.tokens import create_collector, create_token
 from evidence.models.connections import Connection
-from evidence.models.grants import AccessToken
+from evidence.models.grants import AccessToken, Collector
 from evidence.write.erasure_orders import ErasureScope, create_erasure
 from importers.models import ImportReceipt, ImportRun, WaitingExport
 from importers.runs import uploads
@@ -90,6 +90,7 @@ PAGES = (
     "/tokens/{token}/revoke",
     "/connections",
     "/collectors",
+    "/collectors/{collector}/revoke",
     "/connections/{personal}",
     "/retention?connection={personal}",
     "/who?connection={personal}&stream=messages&key=m1",
@@ -113,9 +114,11 @@ OTHER_TESTS = {"", "login", "login/second", "oauth/authorize", "authorize", "set
 NO_PAGES = {
     "docs/",  # draws itself with the library of the API's documentation
     "activity/export.<str:name>",
+    "search/export",
     "files/<str:connection_id>/<path:blob_id>",
     "html/<str:connection_id>/<str:stream>",  # the frame of a mail
     "export/<str:connection_id>/<str:stream>",
+    "mail/<str:connection_id>/<str:stream>",
     "admin/",
     "admin/<app_label>/",
     "admin/<url>",
@@ -134,6 +137,7 @@ def arrange(world: World, var: Path) -> dict[str, str]:
     package, [grant] = issue([wanted], client=client, now=now)
     set_quotas(grant.pk, {("calls", "day"): 500}, now=now)
     token = create_token(package, resource="/v1", now=now)
+    create_collector(LONG, [PERSONAL], now=now)
     send_test(add_channel("ntfy", url=f"https://127.0.0.1/{LONG}"), now=now)
     asked = world.get("/v1/streams/threads/records", token).error["ask_url"].rpartition("/")[2]
     backup = add_copy(world, name=LONG, folder=f"/{LONG}", drill_problem=LONG, drilled_at=MADE).pk
@@ -146,6 +150,7 @@ def arrange(world: World, var: Path) -> dict[str, str]:
         "grant": grant.pk,
         "source": str(grant.source_id),
         "token": AccessToken.unscoped.get(package=package).pk,
+        "collector": Collector.unscoped.get().pk,
         "personal": PERSONAL,
         "ask": asked,
         "backup": str(backup),

@@ -6,8 +6,9 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from selenium.webdriver import Chrome
+from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.expected_conditions import (
     frame_to_be_available_and_switch_to_it,
 )
@@ -65,6 +66,46 @@ def test_from_home_to_a_mail_and_its_day(served: World, live_server: Any, browse
     wait_for(browser, "What apps read")
     press(browser, "Messages")
     wait_for(browser, "Dinner on Friday?")
+
+
+def test_keys_search_move_and_open_and_can_be_turned_off(
+    served: World, live_server: Any, browser: Chrome
+) -> None:
+    def focused() -> str:
+        script = "const at = document.activeElement; return at.href || at.name || at.tagName"
+        name: str = browser.execute_script(script)
+        return name.removeprefix(live_server.url)
+
+    def after(keys: str) -> str:
+        ActionChains(browser).send_keys(keys).perform()
+        return focused()
+
+    browser.get(f"{live_server.url}/records/{PERSONAL}/messages/")
+    sign_in(browser)
+    wait_for(browser, "Dinner on Friday?")
+    assert focused() == "BODY"
+    first, second = after("j"), after("j")
+    assert first != second
+    assert {first, second} == {after("k"), after("j")}
+    assert second.startswith(f"/records/{PERSONAL}/messages/")
+    assert after("/") == "q"
+    assert after("j?") == "q"
+    assert browser.find_element(By.NAME, "q").get_property("value") == "j?"
+
+    browser.get(live_server.url + second)
+    after("?")
+    wait_for(browser, "Previous in the list")
+    press_at(browser, "dialog input[type=checkbox]")
+    press(browser, "Close", within="dialog")
+    try:
+        assert after("j") == after("/") == "BODY"
+    finally:
+        browser.execute_script("localStorage.clear()")
+    browser.get(f"{live_server.url}/records/{PERSONAL}/messages/")
+    wait_for(browser, "Dinner on Friday?")
+    after("jj")
+    after(Keys.ENTER)
+    wait_until(browser, lambda it: it.current_url == live_server.url + second)
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from evidence import record_ids
-from mcp_adapter.surfaces import TOOLS
+from evidence.limits import SELECTING_PARAMETERS
+from mcp_adapter.server import TOOLS
 from tests.cli.conftest import Shell, answering
 from tests.scenarios import scenario
 from tests.uris import field_window_uri
@@ -18,7 +19,8 @@ from tests.world import World
 def test_commands_cover_every_tool_argument(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PDPP_ACCESS_TOKEN", "at")
     monkeypatch.setenv("PDPP_PROVIDER_URL", "https://rs.example")
-    shell.send = lambda request: answering({request.url.path: {"data": []}})(request)
+    body = {"data": [], "pdpp_extension_parameters": sorted(SELECTING_PARAMETERS)}
+    shell.send = lambda request: answering({request.url.path: body})(request)
     page = ["--limit", "2", "--cursor", "c"]
     narrowed = ["--connection", "cin_a", "--filter", "n=1", "--filter", "size>=2"]
     period = ["--after", "2026-01-01", "--before", "2026-02-01"]

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from cli.credentials import CredentialCache
-from mcp_adapter.surfaces import TOOLS
+from mcp_adapter.server import TOOLS
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.pdpp_site.installation import ROOT, START_SECONDS, Said
 from tests.scenarios import scenario

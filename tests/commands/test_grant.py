@@ -97,7 +97,7 @@ def test_output_contains_setup_and_revocation_commands(world: World) -> None:
         "claude mcp add --transport http pdpp http://127.0.0.1:8000/mcp"
         f' --header "Authorization: Bearer {agent}"' in printed
     )
-    assert f"export PDPP_TOKEN={agent}" in printed
+    assert f"export PDPP_MCP_TOKEN={agent}" in printed
     assert f'curl -H "Authorization: Bearer {program}"' in printed
     assert "Transactions: every field of all records, through “Bank account”." in printed
     assert world.get(TRANSACTIONS, program).status == 200

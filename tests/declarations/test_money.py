@@ -2,7 +2,7 @@
 
 import pytest
 
-from evidence.declarations.roles import MoneyFormat
+from evidence.declarations.declaration import MoneyFormat
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evidence.declarations.roles import determine_origin, normalize_identity
+from evidence.declarations.declaration import determine_origin, normalize_identity
 
 ALICE = frozenset({"alice@example.org", "u1", "alice"})
 MAIL = {"from_name": "actor", "from_email": "actor-id", "folder": "direction"}

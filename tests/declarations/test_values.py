@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evidence.declarations.declaration import Field
-from evidence.declarations.roles import field_text
+from evidence.declarations.declaration import Field, field_text
 from evidence.declarations.values import (
     INDEXED_TEXT_BYTES,
     declared_time,

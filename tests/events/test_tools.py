@@ -15,9 +15,8 @@ from mcp.shared.exceptions import MCPError
 from evidence import limits
 from evidence.access.tokens import create_token
 from mcp_adapter.inprocess import InProcessRest
-from mcp_adapter.server import ServerInfo
+from mcp_adapter.server import EVENT_INSTRUCTIONS, EVENT_SURFACE, ServerInfo
 from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build_endpoint
-from mcp_adapter.surfaces import EVENT_INSTRUCTIONS, EVENT_SURFACE
 from pdpp_site import asgi_app
 from tests.events.receiving import Receiver, deliver_round
 from tests.mcp_adapter.real import LEGACY, MODERN, ORIGIN, run_in_test_thread
@@ -49,7 +48,6 @@ def endpoint() -> McpEndpoint:
             resource_metadata_url=lambda _host: (
                 f"{ORIGIN}/.well-known/oauth-protected-resource/mcp/events"
             ),
-            allowed_hosts=("records.example",),
             offload=run_in_test_thread,
         ),
     )

@@ -17,6 +17,7 @@ from operations.postgres.server import EmbeddedPostgres, EmbeddedPostgresError, 
 from tests.faults.load import Load, hold_to_account
 from tests.pdpp_site.installation import Installation, installed, running
 from tests.pdpp_site.living import cast_in
+from tests.world import PERSONAL
 
 pytestmark = pytest.mark.faults
 
@@ -132,12 +133,16 @@ def test_a_full_disk_loses_nothing_and_room_on_it_is_enough(tmp_path: Path) -> N
 
 
 def test_no_connection_left_is_said_and_nothing_else_is_harmed() -> None:
-    with installed() as installation, running(installation, PDPP_DATABASE_POOL="2"):
+    # Each caller has two turns. Those that got a connection wait for the lock, the others for one.
+    own = {"PDPP_DATABASE_POOL": "2", "PDPP_STATEMENT_TIMEOUT": "60"}
+    with installed() as installation, running(installation, **own):
         cast = cast_in(installation)
+        callers = ("alice", "bob", "dora") * 2
+        query = {"connection_id": PERSONAL, "limit": "1"}
 
-        def read(_number: int) -> httpx2.Response:
-            with cast.http("bob") as http:
-                return http.get("/v1/streams/messages/records", params={"limit": 1})
+        def read(number: int) -> httpx2.Response:
+            with cast.http(callers[number]) as http:
+                return http.get("/v1/streams/messages/records", params=query)
 
         with ThreadPoolExecutor(6) as readers:
             with psycopg.connect(cast.database) as database:

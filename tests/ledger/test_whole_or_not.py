@@ -10,7 +10,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
-from evidence.ledger.checkpoints import entry_from_row, sign_entries
+from evidence.ledger.checkpoints import sign_entries
+from evidence.ledger.entries import chain_digest
 from evidence.ledger.verification import export_lines, verify
 from evidence.models.ledger import Checkpoint, Disclosure
 from evidence.models.owners import acting_for
@@ -55,7 +56,7 @@ def rehashed(first: int) -> None:
     rows = list(Disclosure.unscoped.order_by("seq"))
     previous = bytes(rows[first - 2].digest or b"")
     for seq, row in enumerate(rows[first - 1 :], start=first):
-        digest = entry_from_row(row).digest(previous, seq, bytes(row.seal))
+        digest = chain_digest(row, previous, seq)
         tamper("UPDATE evidence_disclosure SET digest = %s WHERE seq = %s", digest, seq)
         previous = digest
 
@@ -80,7 +81,7 @@ def test_rows_cannot_be_changed_while_the_trigger_exists(kept: World) -> None:
 
 
 CHANGES = (
-    "entry_id = gen_random_uuid()", "at = '2026-01-01'", "client_id = client_id || 'x'",
+    "entry_id = translate(entry_id::text, '0123456789abcdef', '123456789abcdef0')::uuid", "at = '2026-01-01'", "client_id = client_id || 'x'",
     "token_id = 'tok_x'", "request_id = 'req_x'", "route = 'rest record'", "covered = '[]'",
     "record_count = record_count - 1", "counted = 7", "size_bytes = size_bytes + 1",
     "record_digests = trim_array(record_digests, 1)",

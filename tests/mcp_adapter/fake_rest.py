@@ -34,6 +34,7 @@ class FakeRest:
     blobs: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     authorities: list[object] = field(default_factory=list)
+    has_pages: bool = True
 
     def get(
         self,

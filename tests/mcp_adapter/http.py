@@ -62,7 +62,6 @@ def endpoint(rest: Rest | None = None, *, offload: Offload = run_inline) -> McpE
         settings=TransportSettings(
             server_info=ServerInfo(public_url=PUBLIC_URL, version="1"),
             resource_metadata_url=lambda _host: METADATA,
-            allowed_hosts=("records.example", ".trusted.example", "[::1]"),
             allowed_origins=("https://inspector.example",),
             browser_origins=frozenset({"https://app.example"}),
             max_body_bytes=20_000,

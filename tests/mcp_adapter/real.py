@@ -44,7 +44,6 @@ def endpoint() -> McpEndpoint:
             resource_metadata_url=lambda _host: (
                 f"{ORIGIN}/.well-known/oauth-protected-resource/mcp"
             ),
-            allowed_hosts=("records.example",),
             offload=run_in_test_thread,
         ),
     )

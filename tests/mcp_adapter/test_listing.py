@@ -12,8 +12,7 @@ import pytest
 from mcp import Client
 
 from evidence import limits
-from mcp_adapter.server import ServerInfo
-from mcp_adapter.surfaces import INSTRUCTIONS
+from mcp_adapter.server import INSTRUCTIONS, ServerInfo
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import ERAS, with_client
 from tests.mcp_adapter.http import modern

@@ -128,6 +128,16 @@ def test_cursor_is_an_offset() -> None:
     assert again["window"]["start_chars"] == 10
 
 
+def test_length_of_a_window_with_context_is_left_to_the_server() -> None:
+    fake = rest_with(body="a lease")
+    call(fake, "read_record_field", id=ID, field_path="body", q="lease", before_chars=2)
+
+    assert {"field": "body", "q": "lease", "before_chars": "2"} in [
+        {name: value for name, value in params.items() if name != "connection_id"}
+        for _path, params in fake.calls
+    ]
+
+
 def test_nth_occurrence_is_returned_with_context() -> None:
     fake = rest_with(body="lease one, lease two, LEASE three")
 

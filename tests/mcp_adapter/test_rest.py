@@ -8,7 +8,7 @@ import pytest
 
 from evidence.record_ids import path_segment
 from mcp_adapter.inprocess import InProcessRest
-from mcp_adapter.rest import HttpRest
+from mcp_adapter.rest import HttpRest, RestResponse
 from tests.mcp_adapter.hosts import call, error_of, structured, text_of
 
 Answering = Callable[[httpx2.Request], httpx2.Response]
@@ -72,6 +72,32 @@ def test_parameters_beyond_the_contract_go_to_servers_that_offer_them(offered: o
     sent = "&form=compact&max_bytes=9000" if isinstance(offered, list) else ""
     assert [url for url in asked if "search" in url] == [f"/v1/search?q=a{sent}"] * 2
     assert len(asked) == 3
+
+
+@pytest.mark.parametrize("name", ["after", "before", "match", "occurrence", "quote"])
+def test_a_call_that_a_server_would_misunderstand_is_refused(name: str) -> None:
+    state: dict[str, Any] = {"metadata": 503, "offered": []}
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if "oauth" in request.url.path:
+            offered = {"pdpp_extension_parameters": state["offered"]}
+            return httpx2.Response(state["metadata"], json=offered)
+        return httpx2.Response(200, json={"sent": request.url.query.decode()})
+
+    def ask(rest: HttpRest) -> RestResponse:
+        return rest.get("/v1/streams/messages/records", [(name, "1"), ("form", "compact")], "t")
+
+    rest = http_rest(answer)
+    assert ask(rest).status == 503
+    state["metadata"] = 200
+    refused = ask(rest)
+    state["offered"] = [name]
+    assert ask(http_rest(answer)).body == {"sent": f"{name}=1"}
+
+    assert refused.status == 400
+    assert isinstance(refused.body, dict)
+    assert refused.body["error"]["code"] == "unsupported_parameter"
+    assert refused.body["error"]["param"] == name
 
 
 @pytest.mark.parametrize("is_reached", [True, False])
@@ -153,18 +179,13 @@ CONNECTOR = {
     ("tool", "arguments", "body", "shown"),
     [
         ("search", {"q": "x"}, {"data": [{**HIT, "snippet": None}]}, "A lease"),
-        ("search", {"q": "x"}, {"results": [{**HIT, "snippet": "text"}], "meta": None}, "A lease"),
+        ("search", {"q": "x"}, {"data": [{**HIT, "snippet": "text"}], "meta": None}, "A lease"),
         ("search", {"q": "x"}, {"data": [{**HIT, "evidence_excerpts": [{"text": "x"}]}]}, "A lease"),
         ("search", {"q": "x"}, {"data": [HIT], "meta": {"recall": None, "count": None}}, "A lease"),
         ("search", {"q": "x"}, {"data": [{**HIT, "evidence_excerpts": None}]}, "A lease"),
-        ("search", {"q": "x"}, {"data": {"results": [HIT], "has_more": False}}, "A lease"),
         ("search", {"q": "x"}, {"data": [HIT], "meta": None, "links": None}, "A lease"),
-        ("query_records", {"stream": "messages"}, {"data": {"records": [RECORD]}}, "messages:m1"),
         ("query_records", {"stream": "messages"}, {"data": [{**RECORD, "data": None}]}, "m1"),
-        ("query_records", {"stream": "messages", "fields": ["id"]},
-         {"data": {"records": [{**RECORD, "data": {"id": "m1"}}], "next_cursor": "c9"}}, "c9"),
         ("schema", {}, {"detail": "full", "connectors": [CONNECTOR]}, "messages"),
-        ("schema", {}, {"data": {"connectors": [CONNECTOR]}}, "messages"),
         ("schema", {"stream": "messages"}, {"detail": "all", "connectors": [CONNECTOR]}, "id"),
         ("schema", {}, {"object": "schema"}, "connectors"),
         ("fetch", {"id": "cin_1/messages:m1"}, {**RECORD, "data": None}, "messages"),
@@ -177,6 +198,28 @@ def test_bodies_of_other_servers_are_shown(
 
     assert not result.is_error, structured(result)
     assert shown in text_of(result) + str(structured(result))
+
+
+@pytest.mark.parametrize("offered", [[], ["form"]])
+@pytest.mark.parametrize("tool", ["search", "fetch"])
+def test_addresses_of_records_are_pages_only_where_there_are_pages(
+    tool: str, offered: list[str]
+) -> None:
+    path = "/v1/streams/messages/records/m1"
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if "oauth" in request.url.path:
+            return httpx2.Response(200, json={"pdpp_extension_parameters": offered})
+        found = {"data": [{**HIT, "record_url": path}]}
+        return httpx2.Response(200, json=found if tool == "search" else RECORD | {"data": {}})
+
+    arguments = {"q": "x"} if tool == "search" else {"id": "cin_1/messages:m1"}
+    shown = structured(call(http_rest(answer), tool, **arguments))
+
+    entry = shown["results"][0] if tool == "search" else shown
+    expected = "/records/cin_1/messages/m1" if offered else path
+    assert entry["url"].endswith(expected)
+    assert entry["url"].startswith("http")
 
 
 @pytest.mark.parametrize("tool", ["schema", "search", "query_records", "aggregate"])

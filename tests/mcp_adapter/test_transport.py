@@ -98,22 +98,6 @@ def test_path_with_and_without_slash_responds_without_redirect(path: str) -> Non
     assert send(PING, path=path).status == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "", "records.example.evil.example", "[::2]:80"])
-def test_unknown_host_returns_421(host: str) -> None:
-    reply = send(PING, host=host)
-
-    assert reply.status == 421
-    assert reply.body["error"]["code"] == "misdirected_request"
-
-
-@pytest.mark.parametrize(
-    "host", ["records.example", "records.example:8443", "a.trusted.example", "trusted.example",
-             "RECORDS.example", "[::1]:8000", "[::1]"]
-)  # fmt: skip
-def test_allowed_hosts_are_served_on_any_port(host: str) -> None:
-    assert send(PING, host=host).status == 200
-
-
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "https://records.example:9"])
 def test_unknown_origin_is_refused_before_authentication(origin: str) -> None:
     assert send(PING, origin=origin, token=None).status == 403

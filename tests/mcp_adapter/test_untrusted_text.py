@@ -7,7 +7,7 @@ import pytest
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from mcp_adapter.surfaces import INSTRUCTIONS
+from mcp_adapter.server import INSTRUCTIONS
 from tests.mcp_adapter import real
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import ERAS, call, parsed_text, structured, text_of, with_client

@@ -91,6 +91,7 @@ def test_record_erased_after_reading_leaves_no_trace(
     assert verify(marked.owner_id).problems == []
 
 
+@pytest.mark.one_server("A cluster hands no lock_timeout on to its nodes.")
 @pytest.mark.parametrize("way", WAYS)
 def test_erasure_waits_for_ledger_entries(
     marked: World, monkeypatch: pytest.MonkeyPatch, way: Callable[[World], None]

@@ -174,7 +174,12 @@ def store_record(world: World) -> None:
     world.put((PERSONAL, "messages", mail("woken", received_at="2026-01-03T09:00:00Z")))
 
 
-@pytest.mark.parametrize("commit", [store_record, lambda _: jobs.notify()])
+ONE_SERVER = pytest.mark.one_server("Rows on a node of a cluster wake no job.")
+
+
+@pytest.mark.parametrize(
+    "commit", [pytest.param(store_record, marks=ONE_SERVER), lambda _: jobs.notify()]
+)
 def test_commit_wakes_an_idle_job(
     committed: World, idle: Counted, commit: Callable[[World], None]
 ) -> None:

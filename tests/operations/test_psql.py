@@ -34,7 +34,7 @@ def test_the_bundled_program_gets_the_embedded_database_and_options(
 
     [((program, conninfo, option), _)] = started
     assert Path(program) == server.bundled_programs() / "psql"
-    assert f"host={tmp_path}/postgres/socket" in conninfo
+    assert f"host={server.socket_directory(tmp_path / 'postgres')}" in conninfo
     assert option == "-At"
 
 

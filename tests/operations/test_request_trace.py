@@ -16,12 +16,12 @@ from django.utils import timezone
 
 from evidence.access.scope import Scope
 from evidence.access.tokens import authenticate
-from mcp_adapter import surfaces
 from mcp_adapter.inprocess import InProcessRest
+from mcp_adapter.server import READ_SURFACE
 from operations.management.commands.trace import RequestTrace, trace_request
 from tests.world import World
 
-MAX_MODULES = {"list": 18, "query_records": 22, "fetch": 22, "search": 36}
+MAX_MODULES = {"list": 15, "query_records": 19, "fetch": 19, "search": 33}
 
 
 def list_records(scope: Scope) -> object:
@@ -29,7 +29,7 @@ def list_records(scope: Scope) -> object:
 
 
 def call_tool(name: str, **arguments: object) -> Callable[[Scope], object]:
-    return lambda scope: surfaces.READ_SURFACE.tools[name](
+    return lambda scope: READ_SURFACE.tools[name](
         arguments, rest=InProcessRest(), authority=scope, public_url="http://127.0.0.1:8000"
     )
 

@@ -75,7 +75,7 @@ def test_answers_with_records_are_fenced(world: World) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("path", ["/static/owner/pages.css", "/static/nothing.css"])
+@pytest.mark.parametrize("path", ["/static/owner/ui.css", "/static/nothing.css"])
 def test_files_are_fenced(client: Client, path: str) -> None:
     answer = client.get(path)
     check(answer, path)
@@ -131,5 +131,5 @@ def test_a_form_without_csrf_token_asks_to_reload() -> None:
     answer = strict.post("/login", headers=PERSON)
 
     assert answer.status_code == 403
-    assert "Reload the page" in answer.content.decode()
+    assert "reload the page" in answer.content.decode()
     assert strict.post("/login").json()["error"]["code"] == "permission_error"

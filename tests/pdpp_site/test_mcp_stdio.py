@@ -1,6 +1,7 @@
 """``manage.py mcp_stdio`` speaks for one agent's token, and never near an owner's credential."""
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -46,7 +47,7 @@ def converse(process: "subprocess.Popen[str]", *messages: Any) -> tuple[Said, li
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, **environment: str) -> CommandError:
-    monkeypatch.delenv("PDPP_ACCESS_TOKEN", raising=False)
+    monkeypatch.delenv("PDPP_MCP_TOKEN", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(CommandError) as caught:
@@ -66,7 +67,7 @@ def test_only_the_protocol_is_on_standard_output(installation: Installation) -> 
     call = {"name": "search", "arguments": {"q": "budget deck"}}
 
     said, answers = converse(
-        installation.manage("mcp-stdio", PDPP_ACCESS_TOKEN=token),
+        installation.manage("mcp-stdio", PDPP_MCP_TOKEN=token),
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
@@ -80,13 +81,31 @@ def test_only_the_protocol_is_on_standard_output(installation: Installation) -> 
     assert not installation.database_runs()
 
 
+@pytest.mark.slow
+def test_a_signal_ends_it_while_standard_input_is_open(installation: Installation) -> None:
+    made = installation.say("shell", "-v", "0", "-c", MAKE_WORLD)
+    token = made.out.partition("TOKEN ")[2].strip()
+    process = installation.manage("mcp-stdio", PDPP_MCP_TOKEN=token)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+    process.stdin.flush()
+    assert process.stdout.readline()
+
+    process.terminate()
+
+    assert process.wait(START_SECONDS) == 128 + signal.SIGTERM
+    process.communicate()
+    assert not installation.database_runs()
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("environment", "code"),
     [
         ({}, errors.NOT_CONNECTED),
-        ({"PDPP_ACCESS_TOKEN": "pdpp_at_unknown"}, errors.NOT_CONNECTED),
-        ({"PDPP_ACCESS_TOKEN": "pdpp_own_anything"}, errors.NO_PERMISSION),
+        ({"PDPP_MCP_TOKEN": "pdpp_at_unknown"}, errors.NOT_CONNECTED),
+        ({"PDPP_MCP_TOKEN": "pdpp_own_anything"}, errors.NO_PERMISSION),
         ({"PDPP_OWNER_TOKEN": "whatever"}, errors.NO_PERMISSION),
         ({"PDPP_OWNER_SESSION": "whatever"}, errors.NO_PERMISSION),
         ({"SOMETHING_ELSE": "Bearer pdpp_own_anything"}, errors.NO_PERMISSION),
@@ -109,7 +128,7 @@ def test_an_owner_token_is_refused_even_with_a_valid_token(
     world = World.build()
 
     refusal = refused(
-        monkeypatch, PDPP_ACCESS_TOKEN=world.tokens["bob@mcp"], NOTES=world.tokens["alice"]
+        monkeypatch, PDPP_MCP_TOKEN=world.tokens["bob@mcp"], NOTES=world.tokens["alice"]
     )
 
     assert refusal.returncode == errors.NO_PERMISSION
@@ -126,6 +145,6 @@ def test_it_starts_while_the_grant_is_paused(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.django_db
 def test_a_token_for_rest_is_none_for_agents(monkeypatch: pytest.MonkeyPatch) -> None:
-    refusal = refused(monkeypatch, PDPP_ACCESS_TOKEN=World.build().tokens["bob"])
+    refusal = refused(monkeypatch, PDPP_MCP_TOKEN=World.build().tokens["bob"])
 
     assert refusal.returncode == errors.NOT_CONNECTED

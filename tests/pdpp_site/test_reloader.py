@@ -40,8 +40,8 @@ def parent(folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
         [sys.executable, "-c", PARENT, str(folder / "server.py"), str(folder)], cwd=root
     )
     yield process
-    process.kill()
-    process.wait()
+    process.terminate()  # which also ends its server
+    process.wait(60)
 
 
 def write_server(folder: Path, then: str) -> None:

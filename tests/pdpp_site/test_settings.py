@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from operations.postgres.server import socket_directory
+
 ROOT = Path(__file__).resolve().parents[2]
 CODE = (
     "manage.py", "cli", "demo", "evidence", "importers", "mcp_adapter", "operations", "owner",
@@ -114,7 +116,8 @@ def test_at_home_it_is_an_embedded_database_and_a_key_of_its_own(tmp_path: Path)
     said = json.loads(settings_with(PDPP_VAR=str(tmp_path)).stdout)
 
     assert said["EMBEDDED"] is True
-    assert said["DATABASES"]["default"]["OPTIONS"]["host"].startswith(str(tmp_path))
+    socket = str(socket_directory(tmp_path / "postgres"))
+    assert said["DATABASES"]["default"]["OPTIONS"]["host"] == socket
     assert said["SECRET_KEY"] == json.loads((tmp_path / "keys.json").read_text())["secret_key"]
     assert stat.S_IMODE((tmp_path / "keys.json").stat().st_mode) == 0o600
     assert set(said["ALLOWED_HOSTS"]) == {"127.0.0.1", "localhost", "[::1]"}

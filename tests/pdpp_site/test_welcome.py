@@ -29,8 +29,8 @@ def test_it_has_the_addresses_the_link_and_a_line_for_every_client(
     assert f"MCP    {URL}/mcp" in lines
     commands = {line.split()[0]: shlex.split(line) for line in lines if line}
     assert commands["claude"][-1] == f"Authorization: Bearer {tokens.mcp}"
-    assert commands["export"][-1] == f"PDPP_TOKEN={tokens.mcp}"
-    assert commands["codex"][-2:] == ["--bearer-token-env-var", "PDPP_TOKEN"]
+    assert commands["export"][-1] == f"PDPP_MCP_TOKEN={tokens.mcp}"
+    assert commands["codex"][-2:] == ["--bearer-token-env-var", "PDPP_MCP_TOKEN"]
     assert f"Authorization: Bearer {tokens.rest}" in commands["curl"]
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from evidence.api import error_responses
 from pdpp_site import wsgi_bridge
 from pdpp_site.request_bodies import RequestBodies
 from pdpp_site.wsgi_bridge import StartResponse, WsgiApplication, WsgiBridge
@@ -34,7 +33,7 @@ def bridged(application: WsgiApplication, *, threads: int = 2) -> Iterator[Web]:
         async with bodies.read(scope, receive) as body:
             refusal = await bridge(scope, receive, send, body=body)
         if refusal is not None:
-            status = error_responses.STATUS[refusal.code]
+            status = refusal.code.status
             headers = [(b"content-length", b"0"), (b"connection", b"close")]
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body"})

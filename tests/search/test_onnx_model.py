@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django.fixtures import Settings
 
-from evidence.search import onnx_model
+from evidence.search import embedding
 from evidence.search.embedding import Embedder, Vector, configured_embedder
 from tests.world import PERSONAL, World, mail
 
@@ -111,11 +111,11 @@ def test_model_id_changes_with_every_file_that_matters(tmp_path: Path) -> None:
         {"max_tokens": 100},
     ]
     models = [
-        onnx_model.OnnxModel(write_model(tmp_path / str(number), **each))
+        embedding.OnnxModel(write_model(tmp_path / str(number), **each))
         for number, each in enumerate(options)
     ]
     assert len({model.model_id for model in models}) == len(options)
-    assert onnx_model.OnnxModel(write_model(tmp_path / "copy")).model_id == models[0].model_id
+    assert embedding.OnnxModel(write_model(tmp_path / "copy")).model_id == models[0].model_id
 
 
 def test_model_never_uses_the_network(
@@ -174,7 +174,7 @@ def test_missing_package_is_reported_at_startup(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.PDPP_EMBEDDER = str(write_model(tmp_path / "model"))
-    monkeypatch.setattr(onnx_model, "NEEDS", ("onnxruntime", "no_such_package_anywhere"))
+    monkeypatch.setattr(embedding, "NEEDS", ("onnxruntime", "no_such_package_anywhere"))
     with pytest.raises(CommandError, match=r"PDPP_EMBEDDER.*no_such_package.*make semantic"):
         call_command("run")
 

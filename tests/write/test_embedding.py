@@ -8,7 +8,6 @@ from pytest_django.fixtures import Settings
 from evidence.models.connections import EmbeddedStream
 from evidence.write.record_erasure import erase_connection
 from evidence.write.vectors import exists
-from tests.tools import needs_extra
 from tests.world import MAIL, PERSONAL, WORK, World, mail
 
 DAY = "2026-01-10T09:00:00Z"
@@ -116,7 +115,7 @@ def test_text_without_vector_is_tried_once(embedded: World) -> None:
 
 
 def test_another_model_recreates_the_table(embedded: World, settings: Settings) -> None:
-    settings.PDPP_EMBEDDER = "tests.search.test_embedder.Letters"
+    settings.PDPP_EMBEDDER = "tests.embedder.Letters"
     embedded.embed()
     with connection.cursor() as cursor:
         cursor.execute("SELECT DISTINCT vector_dims(embedding) FROM evidence_passage")
@@ -129,7 +128,7 @@ def test_command_reports_the_number_of_texts(
 ) -> None:
     embedded.put((PERSONAL, "messages", mail("new", DAY, body_text="New.")))
     call_command("embed")
-    assert capsys.readouterr().out.startswith("Embedded 1 texts with wordllama")
+    assert capsys.readouterr().out.startswith("Embedded 1 texts with words")
 
 
 def test_command_fails_without_a_model(world: World, settings: Settings) -> None:
@@ -139,9 +138,8 @@ def test_command_fails_without_a_model(world: World, settings: Settings) -> None
 
 
 def test_everything_else_works_without_pgvector(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, embedder: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("wordllama", reason=needs_extra("semantic"))
     monkeypatch.setattr("evidence.write.vectors.AVAILABLE", "SELECT false")
     assert world.embed() is False
     with pytest.raises(CommandError, match="needs pgvector"):

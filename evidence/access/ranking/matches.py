@@ -1,7 +1,7 @@
 """Count matches, return them ranked, and find which prefixes occur, over visible records.
 
 If few rows match, or if scores have too many tier combinations, every match is scored. Otherwise
-``evidence.access.ranking.top_k`` finds the same hits without reading all matches. The strategy changes
+``evidence.access.ranking.scores`` finds the same hits without reading all matches. The strategy changes
 the cost of an answer, never its content.
 """
 
@@ -14,22 +14,19 @@ from typing import Final, NamedTuple, Protocol
 
 from evidence.access.ranking.scores import (
     TIME_INDEXED_TEXT,
+    Candidate,
     CompiledQuery,
     StreamQuery,
-    all_hits,
-    best_first,
     count_and_first_hits,
     first_hits,
-    hit_key,
     newest_first,
     rows_of_connections,
+    scan_newest,
     select_matches,
+    top_hits,
 )
-from evidence.access.ranking.scores import HitPosition as HitPosition
-from evidence.access.ranking.scores import SearchHitKey as SearchHitKey
-from evidence.access.ranking.top_k import scan_newest, top_hits
-from evidence.access.records import RECORD_COLUMNS, VisibleRecord, VisibleRecords
-from evidence.access.sql import SQL, fetch_prepared, union_all, value_table
+from evidence.access.records import ALL_COLUMNS, VisibleRecord, VisibleRecords
+from evidence.access.sql import SQL, fetch_prepared, fill, union_all, value_table
 
 MAX_SPLIT_TERMS: Final = 2
 """Maximum number of words to look up tier by tier; more words have too many combinations."""
@@ -37,11 +34,16 @@ SPLIT_TIERS: Final = 2
 """Number of lowest tiers of two words to look up separately; most rows match them."""
 
 
-def count_matches(queries: Sequence[StreamQuery], *, max_count: int) -> int:
-    """Return the number of matches, beyond ``max_count`` some larger number. One query.
+COUNT_MATCHES: Final = """
+-- The number of matches up to a bound. The bound is outside of the materialized matches, because it would make
+-- the planner scan the table. Part: matches. One query.
+WITH m AS MATERIALIZED ({matches})
+SELECT count(*) FROM (SELECT 1 FROM m LIMIT {most}) c
+"""
 
-    The limit is outside of the materialized matches, because it would make the planner scan the table.
-    """
+
+def count_matches(queries: Sequence[StreamQuery], *, max_count: int) -> int:
+    """Return the number of matches, beyond ``max_count`` some larger number. One query."""
     if not queries:
         return 0
     every = (
@@ -49,8 +51,7 @@ def count_matches(queries: Sequence[StreamQuery], *, max_count: int) -> int:
         for query in _most_fields_first(queries)
         for part in split_matches(query.terms)
     )
-    rows = SQL("WITH m AS MATERIALIZED (") + union_all(every)
-    statement = rows + SQL(") SELECT count(*) FROM (SELECT 1 FROM m LIMIT %s) c", (max_count + 1,))
+    statement = fill(COUNT_MATCHES, matches=union_all(every), most=max_count + 1)
     return int(fetch_prepared(statement)[0][0])
 
 
@@ -119,13 +120,18 @@ class HitLocation(Protocol):
     def record_key(self) -> str: ...
 
 
+RECORDS_OF_HITS: Final = """
+SELECT {number}::int AS number, {columns} FROM {keys}{record}
+"""
+"""The visible records of some hits of one stream."""
+
+
 def load_records(
     streams: Sequence[VisibleRecords], locations: Sequence[HitLocation]
 ) -> list[VisibleRecord | None]:
     """Return the record of each location, None if it is not visible any more. One query."""
     branches = []
     for number, visible in enumerate(streams):
-        columns = SQL(f"SELECT %s::int AS number, {RECORD_COLUMNS} FROM ", (number,))
         for group in visible.groups:
             keys = [
                 (each.connection_id, each.record_key)
@@ -133,8 +139,15 @@ def load_records(
                 if each.number == number and each.connection_id in group.connection_ids
             ]
             if keys:
-                table = value_table("n", {"id": "text", "key": "text"}, keys)
-                branches.append(columns + table + group.join_row(SQL("n.id"), "n.key"))
+                branches.append(
+                    fill(
+                        RECORDS_OF_HITS,
+                        number=number,
+                        columns=ALL_COLUMNS,
+                        keys=value_table("n", {"id": "text", "key": "text"}, keys),
+                        record=group.join_row(SQL("n.id"), "n.key"),
+                    )
+                )
     rows = fetch_prepared(union_all(branches)) if branches else ()
     found = {(number, *row[:2]): row for number, *row in rows}
     places = [(each.number, each.connection_id, each.record_key) for each in locations]
@@ -144,8 +157,6 @@ def load_records(
     ]
 
 
-SORT_IN_PYTHON_MAX = 200
-"""Up to this many matches are fetched and sorted in Python."""
 SCORE_ALL_MAX = 1_500
 """Up to this many matches are scored and sorted by the database."""
 RECENCY_SCAN_SIZE = 250
@@ -159,7 +170,7 @@ class Match:
 
     visible: VisibleRecords
     record: VisibleRecord
-    rank: HitPosition
+    candidate: Candidate
 
 
 class Matches:
@@ -187,53 +198,43 @@ class Matches:
             self._count = count_matches(self._queries, max_count=self._counted_to)
         return self._count
 
-    def page(self, *, limit: int, after: HitPosition | None = None) -> list[Match]:
+    def page(self, *, limit: int, after: Candidate | None = None) -> list[Match]:
         """Return the next ``limit`` matches with their records.
 
         Three queries if there are few matches, one of which counts; else up to one per score.
         """
         return self.load(self.hits(limit=limit, after=after))
 
-    def hits(self, *, limit: int, after: HitPosition | None) -> list[SearchHitKey]:
+    def hits(self, *, limit: int, after: Candidate | None) -> list[Candidate]:
         """Return the next ``limit`` matches without their records."""
-        start_after = None if after is None else hit_key(after)
         queries, newest = self._queries, self._newest_first
         if queries and all(query.has_few_rows for query in queries):
-            count, hits = count_and_first_hits(
-                queries, limit=limit, after=start_after, newest=newest
-            )
+            count, hits = count_and_first_hits(queries, limit=limit, after=after, newest=newest)
             self._count = count or self._count
             return hits
-        if self.count <= SORT_IN_PYTHON_MAX:
-            return self._sort_in_python(limit, start_after)
+        if not self.count:
+            return []
         # A page of all matches has every score, so each score alone would find nothing sooner.
         if self.count > SCORE_ALL_MAX and not newest and self.count >= limit:
             exceeds_count = self.count > self._counted_to
-            return top_hits(queries, limit=limit, after=start_after, exceeds_count=exceeds_count)
+            return top_hits(queries, limit=limit, after=after, exceeds_count=exceeds_count)
         if self.count > SCORE_ALL_MAX:
-            hits_by_time = self._scan_newest(limit, start_after)
+            hits_by_time = self._scan_newest(limit, after)
             if hits_by_time is not None:
                 return hits_by_time
-        return first_hits(queries, limit=limit, after=start_after, newest=newest)
+        return first_hits(queries, limit=limit, after=after, newest=newest)
 
-    def load(self, hits: Sequence[SearchHitKey]) -> list[Match]:
+    def load(self, hits: Sequence[Candidate]) -> list[Match]:
         """Return the hits with their records, which are checked for visibility again. One query."""
         streams = [query.visible for query in self._given]
         records = load_records(streams, hits)
         return [
-            Match(streams[hit.number], record, hit.rank)
+            Match(streams[hit.number], record, hit)
             for hit, record in zip(hits, records, strict=True)
             if record is not None
         ]
 
-    def _sort_in_python(self, limit: int, after: SearchHitKey | None) -> list[SearchHitKey]:
-        if not self.count:
-            return []
-        key = newest_first if self._newest_first else best_first
-        hits = sorted(all_hits(self._queries), key=key)
-        return [hit for hit in hits if after is None or key(hit) > key(after)][:limit]
-
-    def _scan_newest(self, limit: int, after: SearchHitKey | None) -> list[SearchHitKey] | None:
+    def _scan_newest(self, limit: int, after: Candidate | None) -> list[Candidate] | None:
         """Return the newest matches by the index on time, or None if too many rows must be scanned."""
         if not all(query.shows_time for query in self._queries):
             return None
@@ -257,6 +258,10 @@ class Matches:
 
 FEW_VISIBLE_ROWS: Final = 10_000
 """Up to this many visible rows, test each row for a match."""
+COUNT_FEW: Final = """
+SELECT {number}::int, count(*) FROM (SELECT 1 FROM ({rows}) r LIMIT {most}) c
+"""
+"""The number of visible rows of one stream, up to a bound."""
 
 
 def mark_few_visible(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
@@ -268,9 +273,12 @@ def mark_few_visible(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
     if not restricted:
         return list(queries)
     visible = (
-        SQL("SELECT %s::int, count(*) FROM (SELECT 1 FROM (", (number,))
-        + queries[number].visible.select(SQL("1"), source=TIME_INDEXED_TEXT)
-        + SQL(f") r LIMIT {FEW_VISIBLE_ROWS + 1}) c")
+        fill(
+            COUNT_FEW,
+            number=number,
+            rows=queries[number].visible.select(SQL("1"), source=TIME_INDEXED_TEXT),
+            most=SQL(f"{FEW_VISIBLE_ROWS + 1}"),
+        )
         for number in restricted
     )
     few = {
@@ -291,6 +299,24 @@ WHERE schemaname = current_schema AND tablename LIKE 'evidence_searchtext%' AND 
 """
 
 
+ROWS_THAT_MATCH: Final = """
+(WITH m AS MATERIALIZED (SELECT{rows} AND r.terms @@ {tsquery}) SELECT 1 FROM m)
+"""
+"""Matches of one connection. A limit inside would make the planner scan the table."""
+OCCURRING_PREFIXES: Final = """
+SELECT (q.at - 1)::int, NULL
+FROM unnest({prefixes}::text[]) WITH ORDINALITY AS q(prefix, at)
+CROSS JOIN LATERAL (SELECT 1 FROM ({matches}) m LIMIT 1) m
+"""
+"""The prefixes that any row has, one after the other, because the first match of each ends its lookups."""
+OCCURRING_STARTS: Final = """
+SELECT NULL::int, q.start
+FROM unnest({starts}::text[]) AS q(start)
+CROSS JOIN LATERAL (SELECT 1 FROM ({matches}) m LIMIT 1) m
+"""
+"""The starts of lexemes that any row of one connection has."""
+
+
 @dataclass(frozen=True, slots=True)
 class CodedStream:
     """One stream with the field code and tier that begin the lexemes of its granted fields."""
@@ -300,13 +326,8 @@ class CodedStream:
 
     def matches(self, tsquery: SQL) -> list[SQL]:
         """Return one subquery per connection for the rows that match."""
-        # A limit inside of the materialized matches would make the planner scan the table.
         return [
-            SQL("(WITH m AS MATERIALIZED (SELECT")
-            + rows
-            + SQL(" AND r.terms @@ ")
-            + tsquery
-            + SQL(") SELECT 1 FROM m)")
+            fill(ROWS_THAT_MATCH, rows=rows, tsquery=tsquery)
             for group in self.visible.groups
             for rows in rows_of_connections(group, has_few_rows=False)
         ]
@@ -344,24 +365,17 @@ def _find(
             known += stream.matches(SQL("replace(%s, '?', q.prefix)::tsquery", (template,)))
         rest = [f"'{start}':*" for start in stream.starts if start not in starts]
         if rest:
-            each = SQL("SELECT NULL::int, q.start FROM unnest(%s::text[]) AS q(start)", (rest,))
-            parts += [_any_of(each, [rows]) for rows in stream.matches(SQL("q.start::tsquery"))]
+            parts += [
+                fill(OCCURRING_STARTS, starts=rest, matches=rows)
+                for rows in stream.matches(SQL("q.start::tsquery"))
+            ]
     if known:
-        # One prefix after the other, because its first match ends the lookups.
-        each = SQL("SELECT (q.at - 1)::int, NULL FROM unnest(%s::text[])", (list(prefixes),))
-        each += SQL(" WITH ORDINALITY AS q(prefix, at)")
-        parts.append(_any_of(each, known))
+        parts.append(fill(OCCURRING_PREFIXES, prefixes=list(prefixes), matches=union_all(known)))
     found = fetch_prepared(union_all(parts)) if parts else ()
     return (
         {at for at, _ in found if at is not None},
         {start.strip("':*") for _, start in found if start is not None},
     )
-
-
-def _any_of(each: SQL, matches: Sequence[SQL]) -> SQL:
-    """Return the rows of ``each`` for which any of the subqueries has a row."""
-    lateral = SQL(" CROSS JOIN LATERAL (SELECT 1 FROM (") + union_all(matches)
-    return each + lateral + SQL(") m LIMIT 1) m")
 
 
 def current_hour() -> int:

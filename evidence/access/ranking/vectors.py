@@ -4,12 +4,12 @@ Each field has its own vectors and the query names granted fields only, so a hid
 match nor rank. There is no approximate index, because its results depend on hidden rows too.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from evidence.access.records import VisibleRecords
-from evidence.access.sql import SQL, fetch_prepared, owner_is, union_all
+from evidence.access.sql import SQL, fetch_prepared, fill, join_sql, union_all
 from evidence.models.connections import EmbeddedStream
 from evidence.models.owners import current_owner
 
@@ -18,13 +18,46 @@ MILLIONTHS = 1_000_000
 PASSAGES_PER_RECORD = 4
 """Number of nearest passages to fetch per requested record at first."""
 
-PASSAGES = (
-    "(SELECT owner_id, connection_id, stream, record_key, field, passage, start_chars, end_chars, embedding,"
-    " authored_at AS consent_time FROM evidence_passage) r"
-)
-# Both vectors have length one, so the inner product is the cosine similarity.
-POINTS = f"round((r.embedding <#> %s::halfvec) * -{MILLIONTHS})::int AS points"
-PASSAGE_ORDER = "u.points DESC, u.connection_id, u.stream, u.record_key, u.field, u.passage"
+NEAREST_PASSAGES: Final = """
+-- The passages nearest to a vector, best first. Part: passages of connections. One query.
+SELECT u.number, u.points, u.connection_id, u.stream, u.record_key, u.field,
+    u.start_chars, u.end_chars
+FROM ({passages}) u
+WHERE u.points >= {floor}
+ORDER BY u.points DESC, u.connection_id, u.stream, u.record_key, u.field, u.passage LIMIT {limit}
+"""
+PASSAGES: Final = """
+SELECT {number}::int AS number, round((r.embedding <#> {vector}::halfvec) * -1000000)::int AS points,
+    r.connection_id, r.stream, r.record_key, r.field, r.passage, r.start_chars, r.end_chars
+FROM (
+    SELECT owner_id, connection_id, stream, record_key, field, passage, start_chars, end_chars,
+        embedding, authored_at AS consent_time
+    FROM evidence_passage
+) r
+WHERE r.owner_id = {owner} AND r.connection_id = {connection}{terms}
+    AND r.field = ANY({fields}) AND r.embedding IS NOT NULL
+"""
+"""The passages of the granted fields of one connection, with their similarity in millionths. Both vectors have
+length one, so the inner product is the cosine similarity."""
+STREAM_WITHOUT_VECTORS: Final = """
+(SELECT r.connection_id, r.stream FROM evidence_record r
+WHERE r.owner_id = {owner} AND r.connection_id = {connection}{terms}
+    AND r.record_key IN (
+        SELECT c.record_key FROM evidence_recordchange c
+        WHERE c.owner_id = {owner} AND c.connection_id = {connection} AND c.stream = {stream}
+            AND c.seq > {seq}
+    )
+    AND ({missing})
+LIMIT 1)
+"""
+"""The stream of one connection, if a changed record that is visible lacks vectors of a granted field."""
+MISSING_VECTORS: Final = """
+(jsonb_typeof(r.data->{field}) IN ('string', 'array') AND NOT EXISTS (
+    SELECT FROM evidence_passage p WHERE p.owner_id = r.owner_id
+        AND p.connection_id = {connection} AND p.stream = r.stream
+        AND p.record_key = r.record_key AND p.field = {field}
+))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,35 +120,24 @@ def nearest_passages(
 def _fetch_passages(
     streams: Sequence[SemanticFields], vector: Sequence[float], *, floor: float, limit: int
 ) -> list[NearestPassage]:
-    text = f"[{','.join(map(repr, vector))}]"
-    branches = (
-        branch
+    passages = union_all(
+        fill(
+            PASSAGES,
+            number=number,
+            vector=f"[{','.join(map(repr, vector))}]",
+            owner=current_owner(),
+            connection=connection_id,
+            terms=group.condition,
+            fields=list(stream.fields),
+        )
         for number, stream in enumerate(streams)
-        for branch in _branches(number, stream, text)
+        for group in stream.visible.groups
+        for connection_id in group.connection_ids
     )
-    statement = SQL(
-        "SELECT u.number, u.points, u.connection_id, u.stream, u.record_key, u.field,"
-        " u.start_chars, u.end_chars FROM ("
+    statement = fill(
+        NEAREST_PASSAGES, passages=passages, floor=round(floor * MILLIONTHS), limit=limit
     )
-    statement += union_all(branches)
-    statement += SQL(") u WHERE u.points >= %s", (round(floor * MILLIONTHS),))
-    statement += SQL(f" ORDER BY {PASSAGE_ORDER} LIMIT %s", (limit,))
     return [NearestPassage(*row) for row in fetch_prepared(statement)]
-
-
-def _branches(number: int, stream: SemanticFields, vector: str) -> Iterator[SQL]:
-    """Yield one subquery per connection over the granted fields of visible records."""
-    for group in stream.visible.groups:
-        for connection_id in group.connection_ids:
-            branch = SQL(
-                f"SELECT %s::int AS number, {POINTS}, r.connection_id, r.stream, r.record_key,"
-                f" r.field, r.passage, r.start_chars, r.end_chars FROM {PASSAGES}"
-                " WHERE r.owner_id = %s AND r.connection_id = %s",
-                (number, vector, current_owner(), connection_id),
-            )
-            branch += group.condition
-            branch += SQL(" AND r.field = ANY(%s)", (list(stream.fields),))
-            yield branch + SQL(" AND r.embedding IS NOT NULL")
 
 
 def _best_per_record(passages: Sequence[NearestPassage]) -> list[NearestPassage]:
@@ -175,20 +197,15 @@ def streams_without_vectors(
 
 
 def _missing_vectors(stream: SemanticFields, connection_id: str, condition: SQL, seq: int) -> SQL:
-    branch = SQL("(SELECT r.connection_id, r.stream FROM evidence_record r")
-    branch += (
-        SQL(" WHERE ") + owner_is() + SQL("r.connection_id = %s", (connection_id,)) + condition
+    missing = (
+        fill(MISSING_VECTORS, field=name, connection=connection_id) for name in stream.fields
     )
-    branch += SQL(
-        " AND r.record_key IN (SELECT c.record_key FROM evidence_recordchange c"
-        " WHERE c.owner_id = %s AND c.connection_id = %s AND c.stream = %s AND c.seq > %s)",
-        (current_owner(), connection_id, stream.visible.stream.name, seq),
+    return fill(
+        STREAM_WITHOUT_VECTORS,
+        owner=current_owner(),
+        connection=connection_id,
+        terms=condition,
+        stream=stream.visible.stream.name,
+        seq=seq,
+        missing=join_sql(" OR ", missing),
     )
-    branch += SQL(
-        " AND EXISTS (SELECT FROM unnest(%s::text[]) AS f(field)"
-        " WHERE jsonb_typeof(r.data->f.field) IN ('string', 'array') AND NOT EXISTS ("
-        "SELECT FROM evidence_passage p WHERE p.owner_id = r.owner_id AND p.connection_id = %s"
-        " AND p.stream = r.stream AND p.record_key = r.record_key AND p.field = f.field))",
-        (list(stream.fields), connection_id),
-    )
-    return branch + SQL(" LIMIT 1)")

@@ -16,15 +16,13 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence import limits
-from evidence.access.record_parts import VisibleBlob, read_chunks
+from evidence.access.record_details import VisibleBlob, get_blob, parse_range, read_chunks
 from evidence.api import error_responses
-from evidence.api.base_views import Answer, Described, GrantedView
-from evidence.api.query_parameters import target_connection_id
+from evidence.api.base_views import Answer, Described, GrantedView, target_connection_id
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import InvalidRequest, RangeNotSatisfiable, ResourceLimit
 from evidence.ledger.entries import DisclosedItem
 from evidence.parameters import Connections, PutBlob
-from evidence.read import blobs
 from evidence.write.blobs import MEDIA_TYPE, put_blob
 from evidence.write.targets import load_one_target
 
@@ -48,7 +46,7 @@ class BlobView(GrantedView):
         return super().perform_content_negotiation(request, force=True)
 
     def get(self, request: Request, blob_id: str) -> Answer | HttpResponseBase:
-        blob = blobs.get(self.gate, blob_id, connection_id=self.query.connection_id)
+        blob = get_blob(self.gate, blob_id, connection_id=self.query.connection_id)
         try:
             response = blob_response(blob, request._request)  # noqa: SLF001 - its headers
         except RangeNotSatisfiable as error:
@@ -111,7 +109,7 @@ def _content(blob: VisibleBlob, request: HttpRequest, tag: str) -> HttpResponseB
     requested_range = request.headers.get("Range")
     if request.headers.get("If-Range", tag) != tag:
         requested_range = None
-    part = blobs.parse_range(blob, requested_range)
+    part = parse_range(blob, requested_range)
     start, end = (part.start, part.end) if part is not None else (0, blob.size_bytes)
     response = StreamingHttpResponse(read_chunks(blob, start=start, end=end))
     if part is not None:

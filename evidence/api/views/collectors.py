@@ -9,10 +9,14 @@ from rest_framework.response import Response
 from evidence import limits
 from evidence.access.grant_states import granted_stream_names
 from evidence.access.scope import TokenKind
-from evidence.api.base_views import Answer, Described, GrantedView
+from evidence.api.base_views import (
+    Answer,
+    Described,
+    GrantedView,
+    read_object,
+    target_connection_id,
+)
 from evidence.api.envelopes import format_time
-from evidence.api.json_io import read_object
-from evidence.api.query_parameters import target_connection_id
 from evidence.errors import InvalidRequest, ResourceLimit, WrongTokenKind
 from evidence.parameters import CollectorState, Ingest
 from evidence.write.connections import SavedState, get_state, put_state

@@ -10,13 +10,17 @@ from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evidence.api import envelopes, schema_bodies
-from evidence.api.base_views import Answer, Described, GrantedView
-from evidence.api.json_io import read_body, read_object
+from evidence.api import envelopes
+from evidence.api.base_views import Answer, Described, GrantedView, read_body, read_object
+from evidence.api.views.schema import (
+    SourceCapability,
+    StreamCapability,
+    capabilities,
+    connector_body,
+)
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
 from evidence.parameters import Connections, OwnerConnections, Parameters
-from evidence.read import schema
 from evidence.write.connections import list_connections, rename
 from evidence.write.declaration_store import current_declaration, declare
 
@@ -35,7 +39,7 @@ class ConnectorsView(GrantedView):
 
     def get(self, request: Request) -> Answer:
         """List the connectors that the token may read."""
-        found = schema.capabilities(self.gate, connection_id=self.query.connection_id)
+        found = capabilities(self.gate, connection_id=self.query.connection_id)
         response = Response({"object": "list", "data": [_connector(source) for source in found]})
         for notice in self.warnings:  # in this list, the contract has no meta
             response["PDPP-Warning"] = notice.code
@@ -70,13 +74,11 @@ class ConnectorView(GrantedView):
         return Answer(current_declaration(connector_id, owner_id=self.scope.owner_id))
 
 
-def _connector(source: schema.SourceCapability) -> dict[str, Any]:
-    return schema_bodies.connector_body(source) | {
-        "streams": [_stream(row) for row in source.streams]
-    }
+def _connector(source: SourceCapability) -> dict[str, Any]:
+    return connector_body(source) | {"streams": [_stream(row) for row in source.streams]}
 
 
-def _stream(row: schema.StreamCapability) -> dict[str, Any]:
+def _stream(row: StreamCapability) -> dict[str, Any]:
     name = row.declaration.name
     route = f"/v1/streams/{quote(name, safe='')}"
     return {

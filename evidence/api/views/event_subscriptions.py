@@ -8,9 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evidence.access.gate import Gate
-from evidence.api.base_views import Answer, Described, GrantedView
+from evidence.api.base_views import Answer, Described, GrantedView, read_object
 from evidence.api.envelopes import format_time
-from evidence.api.json_io import read_object
 from evidence.errors import InvalidRequest
 from evidence.events import subscriptions
 from evidence.models.events import Subscription

@@ -55,7 +55,7 @@ class ProtectedResourceView(PublicView):
         if self.path:
             return {}
         return {
-            "pdpp_extension_parameters": EXTENSIONS,
+            limits.EXTENSIONS_MEMBER: EXTENSIONS,
             "pdpp_discovery_hints": {
                 "schema_endpoint": "/v1/schema",
                 "query_base": "/v1",

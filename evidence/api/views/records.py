@@ -1,7 +1,7 @@
 """List the records of a stream, or what changed since a bookmark: `/v1/streams/{stream}/records` (contract 3.3)."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, ClassVar
 
 from django.utils import timezone
@@ -10,11 +10,23 @@ from rest_framework.response import Response
 
 from evidence.access import crypto
 from evidence.access.change_log import FeedItem
-from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
+from evidence.access.record_counts import count_with_witnesses, read_window
+from evidence.access.records import (
+    Keyset,
+    RecordOrder,
+    RecordPage,
+    VisibleRecord,
+    VisibleRecords,
+    parse_order,
+    project_fields,
+    read_page,
+)
 from evidence.access.sql import SQL
 from evidence.api import envelopes
-from evidence.api.base_views import Answer, Described, GrantedView
-from evidence.api.query_parameters import (
+from evidence.api.base_views import (
+    Answer,
+    Described,
+    GrantedView,
     future_warning,
     page_limit,
     parse_conditions,
@@ -24,12 +36,14 @@ from evidence.api.query_parameters import (
     unmatched_warnings,
 )
 from evidence.api.views.record import delete_stream
+from evidence.declarations.values import TIME_KEYS
 from evidence.errors import CursorExpired, InvalidArgument, InvalidExpand, InvalidRequest
 from evidence.ledger.entries import DisclosedItem
 from evidence.parameters import DeleteRecords, ListRecords
-from evidence.read import changes, filters, records
+from evidence.read import changes, filters
 from evidence.read.changes import BEGINNING, ChangesPage, FollowedStream
 from evidence.read.expansion import Expansion
+from evidence.read.filters import has_own_time, time_filter
 
 INCOMPATIBLE_PARAMETERS = (
     "after",
@@ -136,7 +150,7 @@ def _check_combination(query: ListRecords) -> None:
 
 def _row(visible: VisibleRecords, told: FeedItem, fields: frozenset[str] | None) -> dict[str, Any]:
     if isinstance(told, VisibleRecord):
-        return envelopes.record_body(visible, told, records.project_fields(told, fields))
+        return envelopes.record_body(visible, told, project_fields(told, fields))
     return envelopes.tombstone_body(visible, told)
 
 
@@ -167,7 +181,7 @@ class RecordsView(GrantedView):
         query = self._query(visible, order)
         limit = page_limit(self.query.limit, self.warnings)
         after = self._after(query)
-        page = records.page(
+        page = read_page(
             visible, limit=limit, descending=order.descending, by=order.field, after=after,
             where=where,
         )  # fmt: skip
@@ -231,7 +245,7 @@ class RecordsView(GrantedView):
     def _body(
         self,
         stream: str,
-        page: records.Page,
+        page: RecordPage,
         shown: envelopes.ItemPage,
         query: dict[str, Any],
     ) -> dict[str, Any]:
@@ -255,12 +269,12 @@ class RecordsView(GrantedView):
         cursor: str | None = body.get("next_cursor")
         return cursor and self.link(cursor=cursor)
 
-    def _max_cursor_length(self, page: records.Page, query: dict[str, Any]) -> int:
+    def _max_cursor_length(self, page: RecordPage, query: dict[str, Any]) -> int:
         places = (_place(record.position) for record in page.records)
         return crypto.cursor_length("records", scope=self.scope, query=query, places=places)
 
     def _warn(
-        self, visible: VisibleRecords, where: list[SQL], page: records.Page, order: records.Order
+        self, visible: VisibleRecords, where: list[SQL], page: RecordPage, order: RecordOrder
     ) -> None:
         """Warn of filter values that nothing has, and of records in the future before others."""
         conditions = self.query.filter
@@ -270,17 +284,17 @@ class RecordsView(GrantedView):
             self.warning_witnesses = found.witnesses
         if page.records and order.descending and order.field is None:
             tomorrow = (timezone.now() + timedelta(days=1)).date()
-            count, witnesses = records.future_records(visible, where, page, since=tomorrow)
+            count, witnesses = future_records(visible, where, page, since=tomorrow)
             if count:
                 self.warnings.append(future_warning(count, tomorrow.isoformat()))
             name = str(visible.stream.cursor_field)
             future = [(*witness, name) for witness in witnesses]
             self.warning_witnesses = [*self.warning_witnesses, *future]
 
-    def _order(self, visible: VisibleRecords) -> records.Order:
-        return records.parse_order(visible, order=self.query.order, sort=self.query.sort)
+    def _order(self, visible: VisibleRecords) -> RecordOrder:
+        return parse_order(visible, order=self.query.order, sort=self.query.sort)
 
-    def _query(self, visible: VisibleRecords, order: records.Order) -> dict[str, Any]:
+    def _query(self, visible: VisibleRecords, order: RecordOrder) -> dict[str, Any]:
         """Return the query that a cursor is bound to."""
         return {
             **self.query.binding(),
@@ -300,17 +314,17 @@ class RecordsView(GrantedView):
         return Keyset(place["s"], place["r"], place["c"])
 
     def _count(
-        self, visible: VisibleRecords, where: Any, page: records.Page
+        self, visible: VisibleRecords, where: Any, page: RecordPage
     ) -> dict[str, Any] | None:
         if self.query.count in (None, "none"):
             return None
-        total, self.count_witnesses = records.count_with_witnesses(visible, where, page)
+        total, self.count_witnesses = count_with_witnesses(visible, where, page)
         return {"kind": "exact", "value": total}
 
     def _window(self, visible: VisibleRecords, where: Any) -> dict[str, Any] | None:
         if self.query.window != "exact":
             return None
-        extent = records.window(visible, where)
+        extent = read_window(visible, where)
         self.extent = extent.witnesses
         return {
             "window": {
@@ -324,8 +338,26 @@ class RecordsView(GrantedView):
 def _record(
     visible: VisibleRecords, record: VisibleRecord, fields: frozenset[str] | None
 ) -> dict[str, Any]:
-    return envelopes.record_body(visible, record, records.project_fields(record, fields))
+    return envelopes.record_body(visible, record, project_fields(record, fields))
 
 
 def _place(position: Keyset) -> dict[str, Any]:
     return {"s": position.sort_key, "r": position.record_key, "c": position.connection_id}
+
+
+def future_records(
+    visible: VisibleRecords, where: Sequence[SQL], page: RecordPage, *, since: date
+) -> tuple[int, Sequence[tuple[str, str]]]:
+    """Return the number of matching records since a day in UTC, and the records that it discloses.
+
+    No query unless the first record of the page is one of them.
+    """
+    newest = page.records[0].position.sort_key or ""
+    if newest[:1] not in TIME_KEYS or newest[1:] < since.isoformat():
+        return 0, ()
+    if visible.stream.cursor_field != visible.stream.event_time_field or not has_own_time(visible):
+        return 0, ()
+    start = datetime.combine(since, time.min, UTC)
+    return count_with_witnesses(
+        visible, [*where, time_filter(visible, "gte", start, param="before")], page
+    )

@@ -149,9 +149,12 @@ def match_any_word(
     words = dict.fromkeys(word for leaf in query.positive_leaves() for word in _words(leaf))
     stop_words = StopWords([word.text for word in words], languages=languages)
     content = [word for word in words if not (_is_plain(word) and stop_words.contains(word.text))]
-    leaves = [leaf for word in content or words for leaf in _with_spellings(word, spellings or {})]
-    weighted = [replace(leaf, weight=(weights or {}).get(leaf.text, 1)) for leaf in leaves]
-    return Query(_all_of([_any_of(weighted), *_exclusions(query.root)]))
+    leaves = [
+        leaf
+        for word in content or words
+        for leaf in _with_spellings(word, spellings or {}, weights or {})
+    ]
+    return Query(_all_of([_any_of(leaves), *_exclusions(query.root)]))
 
 
 def _is_plain(leaf: Leaf) -> bool:
@@ -184,10 +187,14 @@ def _core(leaf: Leaf, stop_words: StopWords) -> Leaf | None:
     return None if stop_words.contains(core.text) else core
 
 
-def _with_spellings(leaf: Leaf, spellings: Mapping[str, Sequence[str]]) -> Iterator[Leaf]:
-    yield leaf
-    for spelling in spellings.get(leaf.text, ()) if _is_plain(leaf) else ():
-        yield replace(leaf, text=spelling)
+def _with_spellings(
+    leaf: Leaf, spellings: Mapping[str, Sequence[str]], weights: Mapping[str, int]
+) -> Iterator[Leaf]:
+    """Yield a word and its spellings, with the weight of the most frequent one."""
+    others = spellings.get(leaf.text, ()) if _is_plain(leaf) else ()
+    weight = min(weights.get(text, 1) for text in others or [leaf.text])
+    for text in (leaf.text, *others):
+        yield replace(leaf, text=text, weight=weight)
 
 
 def _words(leaf: Leaf) -> Iterator[Leaf]:

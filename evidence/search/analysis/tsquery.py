@@ -193,17 +193,26 @@ def score_terms(
     """Return each word of the query, as one tsquery per tier, highest tier first, and its weight.
 
     A word scores by the first tsquery that matches; a record scores the sum over its words. A
-    compound scores as a whole and by each part, so exact matches come first.
+    compound scores as a whole and by each part, so exact matches come first. Spellings of one word, which
+    are at the same position, score once.
     """
     writers = [
         _TsqueryCompiler(codes, languages, range(tier, tier + 1)) for tier in reversed(range(TIERS))
     ]
     units: dict[tuple[str, ...], int] = {}
+    words: dict[int, list[Leaf]] = {}
     for leaf in query.positive_leaves():
-        for group in compile_leaf(leaf, languages=languages).groups:
-            for unit in _units(group):
-                texts = [writer.any_of(unit, leaf=leaf) for writer in writers]
-                units.setdefault(tuple(text for text in texts if text is not None), leaf.weight)
+        words.setdefault(leaf.position, []).append(leaf)
+    for leaves in words.values():
+        each = [
+            (leaf, unit)
+            for leaf in leaves
+            for group in compile_leaf(leaf, languages=languages).groups
+            for unit in _units(group)
+        ]
+        for scored in [[one] for one in each] if len(leaves) == 1 else [each]:
+            texts = [writer.any_of(*scored) for writer in writers]
+            units.setdefault(tuple(text for text in texts if text is not None), leaves[0].weight)
     return {unit: weight for unit, weight in units.items() if unit}
 
 
@@ -237,9 +246,14 @@ class _TsqueryCompiler:
             case Not():
                 return None
 
-    def any_of(self, alternatives: Sequence[TermSet], *, leaf: Leaf) -> str | None:
-        """Return a tsquery for any of the terms, in any field that the leaf allows."""
-        names = [name for terms in alternatives for name in self._lexemes(terms, leaf=leaf)]
+    def any_of(self, *alternatives: tuple[Leaf, Sequence[TermSet]]) -> str | None:
+        """Return a tsquery for any of the terms, in any field that their leaf allows."""
+        names = [
+            name
+            for leaf, sets in alternatives
+            for terms in sets
+            for name in self._lexemes(terms, leaf=leaf)
+        ]
         return _join_tsquery(" | ", names) if names else None
 
     def _all_of(self, node: And) -> str | None:
@@ -271,7 +285,7 @@ class _TsqueryCompiler:
         return _join_tsquery(" & ", groups) if all(groups) and groups else None
 
     def _all(self, alternative: Sequence[TermSet], leaf: Leaf) -> str:
-        texts = [self.any_of((terms,), leaf=leaf) for terms in alternative]
+        texts = [self.any_of((leaf, (terms,))) for terms in alternative]
         return _join_tsquery(" & ", [text for text in texts if text])
 
     def _lexemes(self, terms: TermSet, *, leaf: Leaf) -> Iterator[str]:

@@ -25,7 +25,7 @@ TIMEOUT_SECONDS = 15.0
 
 
 class Command(BaseCommand):
-    """Exits with status 1 if a step fails. PDPP_ACCESS_TOKEN also lets it check the tools."""
+    """Exits with status 1 if a step fails. PDPP_MCP_TOKEN also lets it check the tools."""
 
     help = "Check each step of connecting an agent, and print the fix for a failing one."
     requires_system_checks = []  # noqa: RUF012 - Django's own type; this command works over HTTP
@@ -40,7 +40,7 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        bearer = os.environ.get("PDPP_ACCESS_TOKEN", "").strip() or None
+        bearer = os.environ.get("PDPP_MCP_TOKEN", "").strip() or None
         with httpx2.Client(timeout=TIMEOUT_SECONDS) as client:
             findings = diagnose(options["url"], client, host=options["host"], bearer=bearer)
         if options["url"] == settings.PDPP_PUBLIC_URL:

@@ -22,8 +22,8 @@ from typing_extensions import override
 
 from evidence.access.tokens import authenticate
 from evidence.management.owner_command import OwnerCommand
-from mcp_adapter import surfaces
 from mcp_adapter.inprocess import InProcessRest
+from mcp_adapter.server import READ_SURFACE
 from operations import demo_data
 
 PACKAGES = frozenset({"evidence", "mcp_adapter", "operations", "owner", "importers", "pdpp_site"})
@@ -162,7 +162,7 @@ def _trace_path(path: str, params: Mapping[str, str], bearer: str, now: datetime
 
 
 def _trace_tool(name: str, given: Mapping[str, Any], bearer: str, now: datetime) -> RequestTrace:
-    tools = surfaces.READ_SURFACE.tools
+    tools = READ_SURFACE.tools
     if name not in tools:
         raise CommandError(f"Unknown tool {name}. Tools: {', '.join(tools)}.")
     arguments = {key: _parsed(value) for key, value in given.items()}

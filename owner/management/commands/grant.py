@@ -1,10 +1,9 @@
 """``manage.py grant``: let a client read, list who may, and end it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 from django.conf import settings
@@ -30,7 +29,7 @@ from evidence.management.argument_types import day, days
 from evidence.management.owner_command import OwnerCommand
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
-from evidence.models.grants import Grant
+from evidence.models.grants import Grant, Package
 from evidence.models.owners import current_owner
 from evidence.models.sources import load_declarations
 from owner.setup_snippets import EVENTS, MCP, RESOURCE_USES, REST, token_snippets
@@ -47,147 +46,114 @@ FLAGS: Mapping[str, str] = {
 """Parameter of a refusal -> flag that it is about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """``[SOURCE/]STREAM[:REST]``, where SOURCE is the short name of a source."""
-
-    source: str | None
-    stream: str
-    rest: str | None
-
-    @classmethod
-    def read(cls, text: str) -> "Named":
-        # Neither a source nor a stream has a colon or a slash in its name; a key may have both.
-        name, colon, rest = text.partition(":")
-        source, slash, stream = name.rpartition("/")
-        return cls(source if slash else None, stream, rest if colon else None)
-
-    def means(self, source: str, stream: str) -> bool:
-        return self.stream == stream and self.source in (None, source)
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.source}/{self.stream}" if self.source else self.stream
+Name: TypeAlias = tuple[str | None, str, str | None]
+"""``[SOURCE/]STREAM[:REST]``, where SOURCE is the short name of a source."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the flags say. No stream named means every stream."""
-
-    connection_ids: Sequence[str]
-    streams: Sequence[Named]
-    records: Sequence[Named]
-    since: datetime | None
-    until: datetime | None
-    purpose: str
-    expires_at: datetime
+def parse_name(text: str) -> Name:
+    # Neither a source nor a stream has a colon or a slash in its name; a key may have both.
+    name, colon, rest = text.partition(":")
+    source, slash, stream = name.rpartition("/")
+    return source if slash else None, stream, rest if colon else None
 
 
-def client_named(name: str, *, owner_id: str, now: datetime) -> Client:
-    """The latest client of that name, or a new one. Raises ``InvalidRequest`` for a bad name."""
-    known = Client.unscoped.filter(owner_id=owner_id, display_name=name.strip())
-    found = known.order_by("-created_at", "client_id").first()
-    return found or register_client(name, owner_id=owner_id, now=now)
+def means(name: Name, source: str, stream: str) -> bool:
+    return name[1] == stream and name[0] in (None, source)
 
 
-def requests(wish: Wish, *, owner_id: str) -> list[GrantRequest]:
-    """A request for each source among the connections.
+def requests(options: Mapping[str, Any], *, expires_at: datetime) -> list[GrantRequest]:
+    """Return a request for each source among the connections. No stream named means every stream.
 
     Raises ``ConnectionNotFound``, ``StreamNotDeclared`` and ``InvalidRequest``.
     """
-    connections = _connections(wish.connection_ids, owner_id=owner_id)
-    streams = {
-        (each.source.connector_key, name): None for each in connections for name in _declared(each)
+    ids = set(options["connection"])
+    rows = Connection.unscoped.select_related("source").filter(
+        owner_id=current_owner(), connection_id__in=ids
+    )
+    connections = list(rows.order_by("source__connector_key", "connection_id"))
+    if missing := ids - {each.connection_id for each in connections}:
+        text = f"No such connection: {', '.join(sorted(missing))}."
+        raise ConnectionNotFound(message=text, param="connections")
+    declared: dict[str, list[str]] = {}
+    for each in connections:
+        pk = each.source.current_declaration_id
+        streams = [] if pk is None else list(load_declarations([pk])[pk].declaration.streams)
+        declared[each.source.connector_key] = streams
+    named = {
+        param: [parse_name(text) for text in options[option]]
+        for param, option in (("streams", "stream"), ("resources", "record"))
     }
-    _check_names(wish, streams=list(streams))
+    _check_names(named, declared)
+    until: datetime | None = options["until"]
     return [
         GrantRequest(
             connection_ids=[each.connection_id for each in group],
-            streams=_streams(wish, source=key, declares=[s for k, s in streams if k == key]),
-            purpose_description=wish.purpose,
-            expires_at=wish.expires_at,
-        )
-        for key, group in groupby(connections, key=lambda each: each.source.connector_key)
-    ]
-
-
-def _connections(connection_ids: Sequence[str], *, owner_id: str) -> list[Connection]:
-    """In the order of their sources."""
-    rows = Connection.unscoped.select_related("source").filter(
-        owner_id=owner_id, connection_id__in=connection_ids
-    )
-    found = list(rows.order_by("source__connector_key", "connection_id"))
-    missing = set(connection_ids) - {each.connection_id for each in found}
-    if missing:
-        raise ConnectionNotFound(
-            message=f"No such connection: {', '.join(sorted(missing))}.", param="connections"
-        )
-    return found
-
-
-def _declared(connection: Connection) -> Sequence[str]:
-    current = connection.source.current_declaration_id
-    return (
-        [] if current is None else list(load_declarations([current])[current].declaration.streams)
-    )
-
-
-def _check_names(wish: Wish, *, streams: Sequence[tuple[str, str]]) -> None:
-    """Every name means something, or a typing error would go unseen."""
-    for param, names in (("streams", wish.streams), ("resources", wish.records)):
-        for name in names:
-            if name.rest == "":
-                raise InvalidRequest(message=f"Nothing follows the colon of {name}:.", param=param)
-            if not any(name.means(source, stream) for source, stream in streams):
-                known = ", ".join(f"{source}/{stream}" for source, stream in streams)
-                raise StreamNotDeclared(
-                    message=f"No stream {name} in these connections; they have: {known}.",
-                    param=param,
+            streams=[
+                StreamRequest(
+                    name=stream,
+                    fields=_fields(named["streams"], source, stream),
+                    resources=[rest or "" for _, _, rest in _of(named["resources"], source, stream)]
+                    or None,
+                    since=options["since"],
+                    until=None if until is None else end_of_day(until),
                 )
-
-
-def _streams(wish: Wish, *, source: str, declares: Sequence[str]) -> list[StreamRequest]:
-    chosen = [
-        StreamRequest(
-            name=stream,
-            fields=_fields(wish.streams, source=source, stream=stream),
-            resources=_keys(wish.records, source=source, stream=stream),
-            since=wish.since,
-            until=wish.until,
+                for stream in _chosen(named, source, declared[source])
+            ],
+            purpose_description=options["purpose"],
+            expires_at=expires_at,
         )
-        for stream in declares
-        if not wish.streams or any(name.means(source, stream) for name in wish.streams)
+        for source, group in groupby(connections, key=lambda each: each.source.connector_key)
     ]
+
+
+def _of(names: Iterable[Name], source: str, stream: str) -> list[Name]:
+    return [name for name in names if means(name, source, stream)]
+
+
+def _check_names(
+    named: Mapping[str, Sequence[Name]], declared: Mapping[str, Sequence[str]]
+) -> None:
+    """Refuse a name that means nothing, or a typing error would go unseen."""
+    known = [(source, stream) for source, streams in declared.items() for stream in streams]
+    for param, names in named.items():
+        for name in names:
+            text = f"{name[0]}/{name[1]}" if name[0] else name[1]
+            if name[2] == "":
+                raise InvalidRequest(message=f"Nothing follows the colon of {text}:.", param=param)
+            if not any(means(name, *each) for each in known):
+                streams = ", ".join("/".join(each) for each in known)
+                message = f"No stream {text} in these connections; they have: {streams}."
+                raise StreamNotDeclared(message=message, param=param)
+
+
+def _chosen(
+    named: Mapping[str, Sequence[Name]], source: str, declared: Sequence[str]
+) -> Sequence[str]:
+    """Return the streams of a source that are granted."""
+    streams, records = named["streams"], named["resources"]
+    chosen = [each for each in declared if not streams or _of(streams, source, each)]
     if not chosen:
-        raise InvalidRequest(
-            message=f"No stream of {source} is named, though a connection of it is.",
-            param="streams",
-        )
-    unused = [
-        name
-        for name in wish.records
-        if any(name.means(source, stream) for stream in declares)
-        and not any(name.means(source, request.name) for request in chosen)
-    ]
-    if unused:
-        raise InvalidRequest(
-            message=f"The stream of {unused[0]}:{unused[0].rest} is not among those granted.",
-            param="resources",
-        )
+        text = f"No stream of {source} is named, though a connection of it is."
+        raise InvalidRequest(message=text, param="streams")
+    for name in records:
+        of_source = [each for each in declared if means(name, source, each)]
+        if of_source and not set(of_source) & set(chosen):
+            text = f"The stream of {_text(name)} is not among those granted."
+            raise InvalidRequest(message=text, param="resources")
     return chosen
 
 
-def _fields(names: Sequence[Named], *, source: str, stream: str) -> list[str] | None:
-    """The fields named for a stream; None, which is all, where it is named without any."""
-    lists = [name.rest for name in names if name.means(source, stream)]
+def _text(name: Name) -> str:
+    source, stream, rest = name
+    return f"{source}/{stream}:{rest}" if source else f"{stream}:{rest}"
+
+
+def _fields(names: Sequence[Name], source: str, stream: str) -> list[str] | None:
+    """Return the fields named for a stream; None, which is all, where it is named without any."""
+    lists = [rest for _, _, rest in _of(names, source, stream)]
     if not lists or None in lists:
         return None
     return [field for rest in lists for field in (rest or "").split(",") if field]
-
-
-def _keys(names: Sequence[Named], *, source: str, stream: str) -> list[str] | None:
-    keys = [name.rest or "" for name in names if name.means(source, stream)]
-    return keys or None
 
 
 def clients_of_name(name: str, *, owner_id: str) -> list[str]:
@@ -196,51 +162,19 @@ def clients_of_name(name: str, *, owner_id: str) -> list[str]:
     return list(found.values_list("client_id", flat=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Issued:
-    """``labels`` are those of the connections; ``tokens`` maps resources to bearers."""
-
-    client: Client
-    package_id: str
-    grants: Sequence[Grant]
-    expires_at: datetime
-    labels: Mapping[str, str]
-    tokens: Mapping[str, str]
-
-
-def issued_members(issued: Issued) -> dict[str, Any]:
-    """Return what was issued, as JSON has it."""
-    return {
-        "client_id": issued.client.client_id,
-        "client": issued.client.display_name,
-        "package_id": issued.package_id,
-        "grants": [
-            {
-                "grant_id": grant.grant_id,
-                "source": grant.source.connector_key,
-                "streams": [stream["name"] for stream in grant.streams],
-            }
-            for grant in issued.grants
-        ],
-        "expires_at": issued.expires_at,
-        "tokens": [{"resource": name, "token": bearer} for name, bearer in issued.tokens.items()],
-    }
-
-
-def _issued_lines(issued: Issued) -> Iterator[str]:
-    yield f"{issued.client.display_name} may read, until {format_day(issued.expires_at)}:"
-    for grant in issued.grants:
+def _issued_lines(
+    package: Package, grants: Sequence[Grant], expires_at: datetime, bearers: Mapping[str, str]
+) -> Iterator[str]:
+    labels = connection_labels(current_owner())
+    yield f"{package.client.display_name} may read, until {format_day(expires_at)}:"
+    for grant in grants:
         for terms, stream in terms_of(grant):
-            words = describe_stream(terms, stream=stream, labels=issued.labels)
-            yield f"  - {words.sentence}"
-    yield f"End it with  manage.py grant --revoke {issued.package_id}"
-    for resource, bearer in issued.tokens.items():
-        yield ""
-        yield f"Token {RESOURCE_USES[resource]}, shown this once:"
-        yield f"  {bearer}"
+            yield f"  - {describe_stream(terms, stream=stream, labels=labels).sentence}"
+    yield f"End it with  manage.py grant --revoke {package.package_id}"
+    for resource, bearer in bearers.items():
+        yield from ("", f"Token {RESOURCE_USES[resource]}, shown this once:", f"  {bearer}")
         for recipe in token_snippets(bearer, resource=resource, url=settings.PDPP_PUBLIC_URL):
-            yield f"{recipe.app}:"
-            yield from (f"  {line}" for line in recipe.lines)
+            yield from (f"{recipe.app}:", *(f"  {line}" for line in recipe.lines))
 
 
 def _held_lines(grant: GrantSummary) -> Iterator[str]:
@@ -325,37 +259,40 @@ class Command(OwnerCommand):
         for flag in ("client", "connection"):
             if not options[flag]:
                 raise CommandError(f"--{flag} is needed, or --list, or --revoke ID.")
+        now, owner_id = timezone.now(), current_owner()
+        expires_at = now + timedelta(days=options["days"])
         try:
-            issued = self._issued(options)
+            with transaction.atomic():
+                wanted = requests(options, expires_at=expires_at)
+                # The latest client of that name, or a new one.
+                name = options["client"]
+                known = Client.unscoped.filter(owner_id=owner_id, display_name=name.strip())
+                client = known.order_by("-created_at", "client_id").first() or register_client(
+                    name, owner_id=owner_id, now=now
+                )
+                package, grants = issue(wanted, client=client, now=now)
+                bearers = {
+                    each: create_token(package, resource=each, now=now)
+                    for each in RESOURCES[options["resources"]]
+                }
         except ApiException as refusal:
             about = FLAGS.get(refusal.param or "")
             told = refusal.message if about is None else f"{about}: {refusal.message}"
             raise CommandError(told) from refusal
-        self._print(issued_members(issued), _issued_lines(issued), as_json=options["json"])
-
-    @transaction.atomic
-    def _issued(self, options: dict[str, Any]) -> Issued:
-        now = timezone.now()
-        owner_id = current_owner()
-        until = options["until"]
-        wish = Wish(
-            connection_ids=list(dict.fromkeys(options["connection"])),
-            streams=[Named.read(text) for text in options["stream"]],
-            records=[Named.read(text) for text in options["record"]],
-            since=options["since"],
-            until=None if until is None else end_of_day(until),
-            purpose=options["purpose"],
-            expires_at=now + timedelta(days=options["days"]),
-        )
-        wanted = requests(wish, owner_id=owner_id)
-        client = client_named(options["client"], owner_id=owner_id, now=now)
-        package, grants = issue(wanted, client=client, now=now)
-        resources = RESOURCES[options["resources"]]
-        return Issued(
-            client=client,
-            package_id=package.package_id,
-            grants=grants,
-            expires_at=wish.expires_at,
-            labels=connection_labels(owner_id),
-            tokens={each: create_token(package, resource=each, now=now) for each in resources},
-        )
+        members = {
+            "client_id": client.client_id,
+            "client": client.display_name,
+            "package_id": package.package_id,
+            "grants": [
+                {
+                    "grant_id": grant.grant_id,
+                    "source": grant.source.connector_key,
+                    "streams": [stream["name"] for stream in grant.streams],
+                }
+                for grant in grants
+            ],
+            "expires_at": expires_at,
+            "tokens": [{"resource": each, "token": bearer} for each, bearer in bearers.items()],
+        }
+        lines = _issued_lines(package, grants, expires_at, bearers)
+        self._print(members, lines, as_json=options["json"])

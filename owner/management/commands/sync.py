@@ -89,7 +89,9 @@ class Command(OwnerCommand):
             for account in known
             if {account.connection_id, account.connection.display_name} & {*names}
         ]
-        missing = {*names} - {text for each in found for text in _names(each)}
+        missing = {*names} - {
+            text for each in found for text in (each.connection_id, each.connection.display_name)
+        }
         if missing:
             raise CommandError(f"No account is named {', '.join(sorted(missing))}.")
         return found
@@ -149,10 +151,6 @@ class Command(OwnerCommand):
             now=timezone.now(),
         )
         return account.connection_id
-
-
-def _names(account: SourceAccount) -> tuple[str, str]:
-    return account.connection_id, account.connection.display_name
 
 
 def _ask_secrets(source: InstalledSource, values: dict[str, str]) -> dict[str, str]:

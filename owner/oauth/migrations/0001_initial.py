@@ -129,6 +129,7 @@ class Migration(migrations.Migration):
                 TextField(
                     choices=[
                         ("device", "Device"),
+                        ("collector", "Collector"),
                         ("connect", "Command line"),
                         ("pushed", "Pushed"),
                     ]
@@ -146,14 +147,19 @@ class Migration(migrations.Migration):
             ("decided_at", DateTimeField(null=True)),
             ("owner", refers("evidence.owner", CASCADE, null=True)),
             ("package_id", TextField(db_collation="C", null=True)),
+            ("connection_ids", ArrayField(base_field=TextField(db_collation="C"), null=True)),
             ("used_at", DateTimeField(null=True)),
             constraints=[
                 CheckConstraint(
-                    condition=Q(
-                        ("package_id__isnull", True), ("decided_at__isnull", False), _connector="OR"
-                    ),
+                    condition=Q(package_id__isnull=True, connection_ids__isnull=True)
+                    | Q(decided_at__isnull=False),
                     name="pending_request_allowed_when_decided",
-                )
+                ),
+                CheckConstraint(
+                    condition=Q(kind="collector", package_id__isnull=True)
+                    | (~Q(kind="collector") & Q(connection_ids__isnull=True)),
+                    name="pending_request_allowed_what_it_asked_for",
+                ),
             ],
         ),
         OwnerFirst(),

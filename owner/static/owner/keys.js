@@ -14,7 +14,6 @@ function move(step) {
 
 function show() {
   const dialog = document.createElement("dialog");
-  dialog.className = "keys";
   const title = document.createElement("h2");
   title.textContent = "Keys";
   const list = document.createElement("dl");
@@ -26,10 +25,11 @@ function show() {
     }
   }
   const close = document.createElement("form");
-  close.method = "dialog";
+  Object.assign(close, { method: "dialog", className: "row" });
   const label = document.createElement("label");
   const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: !areOff() });
   box.addEventListener("change", () => localStorage.setItem("keys", box.checked ? "on" : "off"));
+  label.className = "box";
   label.append(box, " Use these keys");
   const button = document.createElement("button");
   button.textContent = "Close";

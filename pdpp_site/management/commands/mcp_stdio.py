@@ -21,15 +21,15 @@ from pdpp_site import asgi_app
 
 
 class Command(BaseCommand):
-    """Reads PDPP_ACCESS_TOKEN. Standard output carries only the protocol."""
+    """Reads PDPP_MCP_TOKEN. Standard output carries only the protocol."""
 
-    help = "Serve MCP on standard input and output with the token in PDPP_ACCESS_TOKEN."
+    help = "Serve MCP on standard input and output with the token in PDPP_MCP_TOKEN."
     requires_system_checks = []  # noqa: RUF012 - Django's own shape; nothing may be printed
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         reject_owner_credentials(os.environ)
-        bearer = os.environ.get("PDPP_ACCESS_TOKEN", "").strip()
+        bearer = os.environ.get("PDPP_MCP_TOKEN", "").strip()
         require_valid_token(bearer)
         # Each call authenticates again, so that revoking the grant applies to the next call.
         stdio.serve(
@@ -52,13 +52,13 @@ def reject_owner_credentials(environment: Mapping[str, str]) -> None:
 def require_valid_token(bearer: str) -> None:
     """Fail at startup if the token is missing or invalid; a paused grant may be resumed later."""
     if not bearer:
-        raise CommandError("Set PDPP_ACCESS_TOKEN.", returncode=errors.NOT_CONNECTED)
+        raise CommandError("Set PDPP_MCP_TOKEN.", returncode=errors.NOT_CONNECTED)
     try:
         asgi_app.authenticate(bearer)
     except TokenRejected as error:
         if error.error["code"] == "grant_paused":
             return
         raise CommandError(
-            f"PDPP_ACCESS_TOKEN does not work at {asgi_app.RESOURCE}: {error.error['message']}",
+            f"PDPP_MCP_TOKEN does not work at {asgi_app.RESOURCE}: {error.error['message']}",
             returncode=errors.NOT_CONNECTED,
         ) from None

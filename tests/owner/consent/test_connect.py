@@ -10,7 +10,7 @@ from django.utils import timezone
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue, register_client
 from evidence.access.tokens import create_token
-from owner.connect_page import is_public
+from owner.connected_apps import is_public
 from tests.owner.pages.browser import Browser
 from tests.scenarios import scenario
 from tests.world import BANK, World

@@ -132,14 +132,6 @@ def test_request_is_decided_once(device: Asking) -> None:
     assert Package.unscoped.count() == packages
 
 
-def test_only_the_owner_decides(device: Asking) -> None:
-    started = start(device)
-
-    stranger = device.program.get("/device", {"user_code": started["user_code"]})
-
-    assert stranger["Location"].startswith("/login?next=%2Fdevice")
-
-
 def test_device_code_works_for_its_client_only(device: Asking) -> None:
     started = start(device)
     decide(device, started["user_code"])
@@ -309,15 +301,6 @@ def test_a_client_without_the_device_grant_cannot_connect(device: Asking) -> Non
 
     assert (refused.status_code, refused.json()["error"]) == (400, "unauthorized_client")
     assert not PendingRequest.unscoped.exists()
-
-
-def test_the_name_of_a_command_line_is_shown_as_unverified(world: World, device: Asking) -> None:
-    device.client_id = device.register(redirect_uris=[], client_name="Claude").json()["client_id"]
-    attempt = connect(device).json()
-
-    page = Page("/device", the_page(device, attempt["user_code"]))
-
-    assert "Claude wants to read your records Not verified: any app can use this name." in page.text
 
 
 def test_an_attempt_may_name_a_pushed_request(world: World, device: Asking) -> None:

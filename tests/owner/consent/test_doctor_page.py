@@ -1,14 +1,11 @@
 """The doctor as a button of the connect page: for the owner alone, and to this server alone."""
 
-from typing import Any
-
 import httpx2
 import pytest
 
 from operations.doctor import Finding, Outcome, Side
-from owner import connect_page
+from owner import connected_apps
 from tests.owner.pages.browser import Browser
-from tests.world import World
 
 FINDING = Finding(
     step="challenge",
@@ -30,7 +27,7 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         walked.append((url, host))
         return [FINDING]
 
-    monkeypatch.setattr(connect_page, "diagnose", diagnose)
+    monkeypatch.setattr(connected_apps, "diagnose", diagnose)
     return walked
 
 
@@ -52,12 +49,3 @@ def test_connection_check_shows_the_failed_step_and_the_fix(
     assert "Ask /mcp without a token: fails" in told.text
     assert "Responsible: network. Open the port." in told.text
     assert "&lt;script&gt;" in told.html
-
-
-def test_connection_check_requires_the_owner(
-    world: World, client: Any, walked: list[tuple[str, str]]
-) -> None:
-    for answer in (client.get("/connect/doctor"), client.post("/connect/doctor")):
-        assert answer.status_code == 302
-        assert "login" in answer["Location"]
-    assert walked == []

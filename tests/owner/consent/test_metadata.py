@@ -7,7 +7,7 @@ import pytest
 from django.test import Client as HttpClient
 from pytest_django import Settings
 
-from mcp_adapter.surfaces import TOOLS
+from mcp_adapter.server import TOOLS
 
 ORIGIN = "https://records.example"
 
@@ -59,7 +59,10 @@ def test_authorization_server_metadata_is_complete(documents: HttpClient) -> Non
         "pdpp_pre_registered_public_clients": [],
         "pdpp_authorization_details_types_supported": ["https://pdpp.dev/data-access"],
         "pdpp_provider_connect_capabilities": ["cli_device_connect", "third_party_client_connect"],
-        "pdpp_device_authorization_profiles_supported": [{"profile": "grant_scoped_mcp"}],
+        "pdpp_device_authorization_profiles_supported": [
+            {"profile": "grant_scoped_mcp"},
+            {"profile": "collector", "scope": "pdpp:collect"},
+        ],
     }
 
 

@@ -138,15 +138,6 @@ def test_used_refresh_token_has_no_grace_for_another_client(asking: Asking) -> N
     assert asking.refresh(second["refresh_token"]).status_code == 200
 
 
-def test_one_family_ends_without_another_of_the_same_client(asking: Asking) -> None:
-    one, other = asking.tokens(), asking.tokens()
-    asking.refresh(one["refresh_token"])
-    with in_seconds(AFTER_GRACE):
-        assert_ended(asking, asking.refresh(one["refresh_token"]), one)
-
-        assert asking.refresh(other["refresh_token"]).status_code == 200
-
-
 @pytest.mark.parametrize("ended", ["grant", "package"])
 def test_revoked_access_cannot_be_refreshed(asking: Asking, ended: str) -> None:
     tokens = asking.tokens()
@@ -163,16 +154,6 @@ def test_revoked_access_cannot_be_refreshed(asking: Asking, ended: str) -> None:
     assert refused.json()["error"] == "invalid_grant"
     assert refused.json()["fresh_authorization_required"] is True
     assert post(tokens["access_token"]).status_code == 401
-
-
-def test_refresh_token_works_for_its_client_only(asking: Asking) -> None:
-    tokens = asking.tokens()
-    other = asking.register().json()["client_id"]
-
-    stolen = asking.refresh(tokens["refresh_token"], client_id=other)
-
-    assert stolen.json()["error"] == "invalid_grant"
-    assert asking.refresh(tokens["refresh_token"]).status_code == 200
 
 
 def test_a_refresh_names_the_resource_that_was_allowed_or_none(asking: Asking) -> None:

@@ -1,6 +1,7 @@
 """Programs introduce themselves."""
 
 import base64
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -110,6 +111,17 @@ def test_metadata_is_an_object(asking: Asking, body: str) -> None:
     answer = asking.program.post("/oauth/register", body, "application/json")
 
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_client_metadata")
+
+
+def test_metadata_is_sent_as_json(asking: Asking) -> None:
+    """A browser sends a web page's JSON elsewhere only after it has asked."""
+    metadata = json.dumps({"redirect_uris": [CALLBACK]})
+    sent = {
+        kind: asking.program.post("/oauth/register", metadata, kind)
+        for kind in ("application/json", "application/json; charset=utf-8", "text/plain")
+    }
+    assert [answer.status_code for answer in sent.values()] == [201, 201, 400]
+    assert sent["text/plain"].json()["error"] == "invalid_client_metadata"
 
 
 def test_oversized_metadata_is_refused(asking: Asking) -> None:

@@ -159,21 +159,6 @@ def test_unreviewed_change_is_not_approved(alice: Browser) -> None:
 
 
 @pytest.mark.usefixtures("anything")
-def test_unreviewed_field_is_not_approved(alice: Browser) -> None:
-    form = the_form(alice.open(ASK))
-    form.tick("Personal mail")
-    form.untick("Body text")
-    shown = the_form(again(alice, form))
-    before = packages()
-
-    shown.tick("Body text")
-    page = allow(alice, shown)
-
-    assert page.status == 422
-    assert packages() == before
-
-
-@pytest.mark.usefixtures("anything")
 @pytest.mark.parametrize("change", ["declaration", "label"])
 def test_declaration_change_requires_another_review(
     world: World, alice: Browser, change: str
@@ -308,14 +293,6 @@ def test_wizard_requires_a_csrf_token(alice: Browser) -> None:
 
 
 @pytest.mark.usefixtures("anything")
-def test_denial_returns_denied(alice: Browser) -> None:
-    before = packages()
-
-    assert alice.press(the_form(alice.open(ASK)), "decision", "deny").text == "denied"
-    assert packages() == before
-
-
-@pytest.mark.usefixtures("anything")
 def test_the_fields_of_the_caller_come_back_and_no_others(alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Bank account")
@@ -339,26 +316,6 @@ def test_the_page_cannot_be_framed_kept_or_loaded_into(alice: Browser) -> None:
         assert tag != "style"
         assert "style" not in given
         assert not (given.get("src") or "").startswith(("http", "//"))
-
-
-@pytest.mark.usefixtures("anything")
-def test_every_box_and_field_has_a_label(alice: Browser) -> None:
-    page = alice.open(ASK)
-    labelled = {given.get("for") for tag, given in page.elements if tag == "label"}
-    for tag, given in page.elements:
-        if tag in ("select", "textarea") or given.get("type") == "date":
-            assert given["id"] in labelled, given
-
-
-@pytest.mark.usefixtures("anything")
-def test_a_view_ticks_its_fields(alice: Browser) -> None:
-    form = the_form(alice.open(ASK))
-    form.tick("Personal mail")
-    messages = prefix(form, "Messages")
-
-    page = the_form(alice.press(form, "pick", f"{messages}:envelope"))
-
-    assert page.values(f"{messages}-chosen") == ["subject", "received_at"]
 
 
 def test_a_request_is_ticked_as_it_was_asked_and_can_only_be_narrowed(
@@ -473,18 +430,6 @@ def test_client_identity_is_shown(
 
     assert says in page.text
     assert "Bank⟨U+202E⟩gro.elpmaxe wants to read" in page.text
-
-
-@pytest.mark.usefixtures("anything")
-def test_review_discloses_and_stores_nothing(alice: Browser) -> None:
-    form = the_form(alice.open(ASK))
-    form.tick("Personal mail")
-    records = Record.unscoped.count()
-    before = packages()
-
-    again(alice, form)
-
-    assert (Record.unscoped.count(), packages()) == (records, before)
 
 
 @pytest.mark.usefixtures("anything")

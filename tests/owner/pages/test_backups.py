@@ -231,6 +231,18 @@ def test_drill_takes_the_words_and_stores_none(world: World, alice: Browser) -> 
     assert alice.open("/backups/999999/drill").status == 404
 
 
+def test_the_page_says_whose_records_a_backup_contains(world: World, alice: Browser) -> None:
+    schedule.save_key(world.owner_id, KEY.recipient, now=MADE)
+    alone = alice.open("/backups").text
+    sign_up("bruno", owner_id="bruno")
+    beside_another = alice.open("/backups").text
+
+    assert "A backup holds everything: records, grants, activity and keys." in alone
+    assert "On a new machine" in alone
+    assert "A backup holds your records, grants and activity" in beside_another
+    assert "On a new machine" not in beside_another
+
+
 def test_copies_say_what_is_missing_and_what_a_drill_found(world: World, alice: Browser) -> None:
     schedule.save_key(world.owner_id, KEY.recipient, now=MADE)
     copy = add_copy(world)
@@ -240,6 +252,8 @@ def test_copies_say_what_is_missing_and_what_a_drill_found(world: World, alice: 
 
     assert "The last drill failed. The file is damaged." in page.text
     assert "This file is no longer in the folder" in page.text
+    assert "Run a drill" not in page.text, "it would fail"
+    assert "There is no backup yet" not in page.text + alice.open("/").text
     assert "Last drill never" in page.text
     finish_drill(copy, "", MADE + timedelta(hours=1))
     assert "Last drill 1 November 2026, 04:00 " in alice.open("/backups").text

@@ -4,16 +4,19 @@ import copy
 import json
 import re
 from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import time_machine
 from django.utils import timezone
 
+import importers
 from owner.records import periods
 from tests.owner.pages.browser import Browser
-from tests.world import BANK, MAIL, PERSONAL, WORK, World
+from tests.world import BANK, MAIL, PERSONAL, WORK, World, mail
 
+PLACES = Path(importers.__file__).parent / "declarations/places.json"
 TALK: dict[str, Any] = {
     "protocol_version": "0.1.0",
     "connector_id": "https://registry.example/connectors/talk",
@@ -440,9 +443,9 @@ def tracker(world: World) -> str:
 def test_measures_are_charts_of_sums_and_of_ranges(tracker: str, alice: Browser) -> None:
     page = alice.open(f"{tracker}/samples/?month=2026-05")
 
-    assert "Steps 6,000 0" in page.text
+    assert "Steps by day, 1 May 2026 to 31 May 2026 6,000 0" in page.text
     assert "Total 7,000 Average 3,500 Highest 6,000 From 3 values" in page.text
-    assert "Pulse in bpm" in page.text
+    assert "Pulse in bpm , by day, 1 May 2026 to 31 May 2026 80 bpm 50 bpm" in page.text
     assert "Average 63.3 Lowest 50 Highest 80 From 3 values" in page.text
     assert "Steps 4,000 steps 08:00" in page.text
 
@@ -460,7 +463,7 @@ def test_units_are_words(tracker: str, world: World, alice: Browser) -> None:
 
     for words in ("Steps 12,469 steps", "Pulse 61 per min", "Sleep 7 h 45 min"):
         assert words in page.text, words
-    assert "Sleep 7.8 h" in page.text, "the axis of the chart"
+    assert "to 30 June 2026 7.8 h" in page.text, "the axis of the chart"
     assert "Average 7 h 45 min" in page.text
     assert "Steps 12,469 steps" in alice.open("/day/2026-06-04").text
 
@@ -488,10 +491,12 @@ def test_positions_are_a_list_of_places(tracker: str, alice: Browser) -> None:
 
     assert "Library 2 records, last 4 May 2026 Lake 1 record" in page.text
     near = alice.open(page.link("Lake"))
-    assert "Only records near this place." in near.text
+    assert "Only records at “ Lake ”." in near.text
     assert "08:00" in near.text
     assert [at for words, at in near.links if "/stops/s" in at] == [f"{tracker}/stops/s3"]
-    assert alice.open(f"{tracker}/stops/?near=nan,1,inf").status == 200
+    assert "No records in May 2026." in alice.open(f"{tracker}/stops/?month=2026-05&place=0").text
+    assert alice.open(f"{tracker}/stops/s3").link("52.6, 13.3") == "geo:52.6,13.3"
+    assert "geo:" not in alice.open(f"{tracker}/stops/s4").html, "no place on earth"
 
 
 def test_amounts_are_sums_by_month_and_category_of_each_currency(
@@ -505,6 +510,8 @@ def test_amounts_are_sums_by_month_and_category_of_each_currency(
     euros = alice.open(page.link("EUR"))
     assert "By category, in EUR Category In Out Pay 900.00 Food 20.00" in euros.text
     assert 'aria-label="April 2026: in 0.00, out 99.00 EUR"' in euros.html
+    assert "900 EUR 0 900 EUR" in euros.text, "the scale"
+    assert "Money out, in EUR by month, July 2025 to June 2026" in euros.text
 
 
 def test_sums_cover_a_month_with_more_bookings_than_a_page(world: World, alice: Browser) -> None:
@@ -644,14 +651,6 @@ def test_a_thread_is_one_page_from_the_mailbox_and_from_a_mail(
     assert alice.open(f"{threads}?thread=none").status == 404
 
 
-def test_what_a_thread_showed_is_on_record(threads: str, alice: Browser) -> None:
-    alice.open(f"{threads}?thread=t1")
-
-    answer = alice.http.get("/activity/export.json?client=you")
-    [entry] = json.loads(b"".join(answer.streaming_content))
-    assert {each["record_key"] for each in entry["records"]} == {"m1", "m2", "m9"}
-
-
 def test_a_chat_has_pages_in_both_directions(talk: str, world: World, alice: Browser) -> None:
     world.put(*(("cin_talk", "lines", {"id": f"n{n:03}", "room": "r1", "who": "Jonas",
                  "words": f"Line {n}.", "said_at": f"2026-06-01T00:{n // 2:02}:00Z"})
@@ -692,3 +691,52 @@ def test_a_message_shows_its_files(talk: str, world: World, alice: Browser) -> N
 
     page = alice.open(f"{talk}/lines/?in=r1")
     assert page.link("seeds.pdf") == "/records/cin_talk/files/f1"
+
+
+def test_a_day_of_places_shows_them_in_order_and_for_how_long(world: World, alice: Browser) -> None:
+    world.declare(json.loads(PLACES.read_text()))
+    world.connect("cin_phone", "imported-places", "Phone")
+
+    def visit(key: str, start: str, end: str, name: str | None = None, **more: Any) -> Any:
+        data = {"id": key, "kind": "visit", "name": name, "started_at": f"2026-05-{start}:00Z",
+                "ended_at": f"2026-05-{end}:00Z", "latitude": 52.52, "longitude": 13.4}  # fmt: skip
+        return "cin_phone", "visits", data | more
+
+    journey: dict[str, Any] = {
+        "kind": "in train",
+        "end_latitude": 52.6,
+        "end_longitude": 13.3,
+        "distance_m": 9400,
+    }
+    world.put(
+        visit("v1", "04T08:00", "04T09:15", "Library"),
+        visit("v2", "04T09:15", "04T09:55", **journey),
+        visit("v3", "04T10:00", "05T07:00", "Lake", latitude=52.6, longitude=13.3),
+        visit("v4", "06T10:00", "06T10:45", "Café", latitude=52.521, longitude=13.401),
+        visit("v5", "08T10:00", "08T18:00", "Beach", latitude=-33.9, longitude=151.3),
+    )
+    page = alice.open("/records/cin_phone/visits/?month=2026-05")
+
+    assert "Library until 09:15, 1 h 15 min 08:00" in page.text
+    assert "In train until 09:55, 40 min Distance: 9.4 km 09:15" in page.text
+    assert "Lake until 5 May 2026, 07:00, 21 h" in page.text
+    assert page.text.index("Library until") < page.text.index("In train"), "in the order of the day"
+    assert "Library 1 record, last 4 May 2026" in page.text, "however far another place is away"
+    day = alice.open(page.link("Monday, 4 May 2026"))
+    assert "08:00 Phone Visits and journeys Library until 09:15, 1 h 15 min" in day.text
+    of_library = alice.open(page.link("Library"))
+    assert "Café" not in of_library.text.partition("Only records at")[2]
+    assert "5 May, 07:00, 21 h" in alice.open("/records/cin_phone/visits/v3").text
+
+
+def test_visits_are_listed_between_the_other_records_of_a_day(world: World, alice: Browser) -> None:
+    world.declare(json.loads(PLACES.read_text()))
+    world.connect("cin_phone", "imported-places", "Phone")
+    world.put(*(
+        ("cin_phone", "visits", {"id": f"v{hour}", "kind": "visit", "name": f"Stop {hour}",
+         "started_at": f"2026-05-04T{hour:02}:00:00Z"}) for hour in range(8, 18)
+    ), (PERSONAL, "messages", mail("m9", "2026-05-04T12:30:00Z", subject="Tickets")))  # fmt: skip
+    page = alice.open("/day/2026-05-04")
+
+    assert page.text.index("Stop 12") < page.text.index("Tickets") < page.text.index("Stop 13")
+    assert "10 records" not in page.text

@@ -28,6 +28,7 @@ PAGES = [
     ("/storage", IMPORT),
     ("/activity", CONNECT),
     ("/connections", IMPORT),
+    ("/collectors", IMPORT),
     ("/tokens", CONNECT),
 ]
 

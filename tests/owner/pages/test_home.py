@@ -9,7 +9,7 @@ from django.test import Client as HttpClient
 from django.utils import timezone
 
 from evidence.access.grant_terms import StreamRequest
-from evidence.access.grants import GrantRequest, issue
+from evidence.access.grants import GrantRequest, issue, revoke_client
 from evidence.ledger.disclosures import disclosures_of_record, read_disclosures
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant
@@ -64,6 +64,32 @@ def test_a_date_that_cannot_be_does_not_stretch_the_time(
     assert "Mail · 7 records 1 Jun 2025 \N{EN DASH} 5 Mar 2026" in home.open("/").text
 
 
+def test_a_few_much_older_records_do_not_stretch_the_time(world: World, home: Browser) -> None:
+    world.put((PERSONAL, "messages", {"id": "old", "received_at": "2018-03-01T00:00:00Z"}))
+    assert "March 2018 to" in home.open("/").text, "one of few"
+    world.put(*(
+        (PERSONAL, "messages", {"id": f"new-{number}", "received_at": "2026-03-01T00:00:00Z"})
+        for number in range(400)
+    ))  # fmt: skip
+
+    page = home.open("/")
+    assert "March 2018 to" not in page.text
+    assert "1 Mar 2018 \N{EN DASH} 5 Mar 2026" in page.text
+
+
+def test_months_are_those_of_the_time_zone(world: World, home: Browser) -> None:
+    Owner.unscoped.update(time_zone="Pacific/Kiritimati")  # 14 hours ahead
+    for number, at in enumerate(["2026-06-30T10:00:00Z", "2026-07-31T09:59:00Z"] * 4):
+        world.put((PERSONAL, "messages", {"id": f"july-{number}", "received_at": at}))
+    for number, at in enumerate(["2026-06-30T09:59:00Z", "2026-07-31T10:00:00Z"] * 3):
+        world.put((PERSONAL, "messages", {"id": f"other-{number}", "received_at": at}))
+    world.put((PERSONAL, "messages", {"id": "no time"}))
+
+    text = home.open("/").text
+    assert "Mail · 21 records" in text
+    assert "at most 8 records a month" in text
+
+
 def test_it_says_what_apps_read_and_not_what_the_owner_read(world: World, home: Browser) -> None:
     assert "No app read anything." in home.open("/").text
 
@@ -112,6 +138,8 @@ def test_it_says_what_needs_attention(world: World, home: Browser) -> None:
     page = home.open("/")
 
     assert "1 call of Bob was refused in the last 7 days." in page.text
+    revoke_client(world.packages["bob"].client_id, now=timezone.now())
+    assert "1 call of Bob" not in home.open("/").text, "an app that is disconnected"
     assert "The import of june.csv stopped before its end." in page.text
     assert "Access of Eve to Bank ends on" in page.text
 

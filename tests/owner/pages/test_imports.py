@@ -4,7 +4,9 @@ import errno
 import os
 import re
 import time
+from dataclasses import replace
 from email.message import EmailMessage
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -102,6 +104,20 @@ def test_once_confirmed_it_is_imported_and_reported(
     assert "message 5, at byte" in report.text
     assert "The date is invalid" in report.text
     assert "box.mbox From the browser" in alice.open(IMPORTS).text
+
+
+def test_an_import_that_ends_while_the_page_is_made_is_not_called_failed(
+    world: "World", alice: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
+    address = alice.press(page.form, "start").address
+    [upload] = uploads.list_queued(uploads.root_of(tmp_path / "imports", OWNER_ID))
+    going, done = upload.state, replace(upload.state, phase="done")
+
+    for reads in range(1, 6):
+        states = chain(repeat(going, reads), repeat(done))
+        monkeypatch.setattr(uploads.Upload, "state", property(lambda _, rest=states: next(rest)))
+        assert "Not imported" not in alice.open(address).text, f"it ends after {reads} looks"
 
 
 def test_what_only_the_owner_knows_is_asked(
@@ -224,6 +240,14 @@ def test_an_unrecognized_file_cannot_be_imported(world: "World", alice: Browser)
     assert "Import it" not in unknown.text
     assert "choose the kind below" in unknown.text
     assert "Import it" in send(alice, "WhatsApp Chat with Jonas.txt", CHAT).text
+
+
+def test_one_record_is_counted_in_the_singular(world: "World", alice: Browser) -> None:
+    rows = b"Date,Payee,Amount,Currency\n2026-01-13,Baker,-1.50,EUR\n2026-01-14,Smith,-2.50,EUR\n"
+
+    page = send(alice, "mybank.csv", rows)
+
+    assert "1 account 2 transactions" in page.text
 
 
 def test_page_speaks_of_itself_and_not_of_the_command_line(world: "World", alice: Browser) -> None:

@@ -166,27 +166,6 @@ def test_a_view_ticks_its_fields_and_no_others(world: World, alice: Browser) -> 
     assert len(everything.form.values(f"{prefix}-chosen")) == 9
 
 
-def test_what_is_about_to_be_given_is_read_over_in_words(world: World, alice: Browser) -> None:
-    form = what(alice, "Personal mail", "Work mail")
-    form.tick("Messages")
-    form.tick("Threads")
-    for words in ("From email", "Labels", "Seen", "Size", "Conversation", "Body text"):
-        form.untick(words)
-    form.fill(of(form, "Messages", "since"), "2025-01-01")
-
-    reviewed = review(alice, form)
-
-    assert (
-        "Messages: Id, Subject, From name and Received at of all records received from"
-        " 1 January 2025 on, through “Personal mail” and “Work mail”." in reviewed.text
-    )
-    assert "Threads: every field of all records, through “Personal mail” and" in reviewed.text
-    assert "It will read" in reviewed.text
-    assert "records from Mail" in reviewed.text
-    assert reviewed.form.values(of(form, "Messages", "since")) == ["2025-01-01"]
-    assert not reviewed.form.is_ticked("Body text")
-
-
 def test_streams_with_equal_terms_share_a_sentence_and_faulty_dates_are_left_out(
     world: World, alice: Browser
 ) -> None:
@@ -201,20 +180,6 @@ def test_streams_with_equal_terms_share_a_sentence_and_faulty_dates_are_left_out
     assert sentence in reviewed.text
     assert "6 records of Messages" in reviewed.text
     assert "January 1 " not in reviewed.text
-
-
-def test_pressing_the_last_button_twice_gives_access_once(world: World, alice: Browser) -> None:
-    form = what(alice, "Bank account")
-    form.tick("Transactions")
-    reviewed = review(alice, form)
-
-    allow(alice, reviewed.form)
-    before = counts()
-    again = allow(alice, reviewed.form)
-
-    assert counts() == before
-    assert bearers(again) == []
-    assert "Access was already given" in again.text
 
 
 def test_two_submits_at_the_same_moment_give_access_once(committed: World) -> None:
@@ -334,16 +299,6 @@ def test_a_stream_without_fields_and_a_source_without_streams_are_refused(
     assert any("Select at least one field." in error for error in without_fields.errors)
 
 
-def test_a_token_for_nobody_is_not_made(world: World, alice: Browser) -> None:
-    form = what(alice, "Bank account")
-    form.tick("Transactions")
-    form.untick("an AI agent")
-
-    page = review(alice, form)
-
-    assert any("Select at least one." in error for error in page.errors)
-
-
 def test_a_stream_without_time_offers_no_dates(world: World, alice: Browser) -> None:
     form = what(alice, "Personal mail")
 
@@ -351,20 +306,6 @@ def test_a_stream_without_time_offers_no_dates(world: World, alice: Browser) -> 
     for stream, has_time in (("Messages", True), ("Threads", False)):
         assert bool(form.values(of(form, stream, "since"))) is has_time
         assert form.values(of(form, stream, "record_keys")) == [""]
-
-
-def test_no_form_gives_more_than_the_source_declares(world: World, alice: Browser) -> None:
-    form = what(alice, "Bank account")
-    form.tick("Transactions")
-    before = counts()
-    form.answers.append((of(form, "Transactions", "chosen"), "secret_field"))
-
-    page = review(alice, form)
-    forged = allow(alice, form)
-
-    assert any("secret_field is not one of the available choices" in e for e in page.errors)
-    assert bearers(forged) == []
-    assert counts() == before
 
 
 @pytest.mark.parametrize("connection_id", ["cin_nobodys", BANK])

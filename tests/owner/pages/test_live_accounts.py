@@ -270,15 +270,6 @@ def test_owner_is_notified_once_about_an_account_that_needs_them(
     assert USER not in text
 
 
-def test_strangers_see_no_account(http: HttpClient, server: Dovecot) -> None:
-    account = connect(http, server)
-    stranger = HttpClient()
-
-    own = f"/accounts/{account.pk}"
-    for address in ("/accounts", CONNECT, own, f"{own}/choices"):
-        assert "/login" in stranger.get(address).headers["Location"]
-
-
 def test_owner_connects_a_feed(http: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
     feed = b'<rss version="2.0"><channel><title>Garden</title><item><title>a</title></item></channel></rss>'
     with https_server() as feeds:

@@ -12,7 +12,7 @@ from tests.world import NOW, World, move_in
 
 pytestmark = pytest.mark.slow
 
-ADMINISTRATORS = {"/owners", "/backups/schedule"}
+ADMINISTRATORS = {"/owners", "/backups", "/backups/schedule"}
 """Pages that tell the administrator, who is the owner here, whether there are others."""
 
 VOLATILE = re.compile(

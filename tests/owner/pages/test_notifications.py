@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.test import Client as HttpClient
 
 from evidence.events import webhook_client
 from importers.authoring.https_server import HttpsServer, https_server
@@ -132,19 +131,6 @@ def test_channels_are_bounded(world: World, alice: Browser) -> None:
     page = alice.open("/notifications/add/webhook")
 
     assert f"You have {MAX_CHANNELS} channels." in page.text
-
-
-def test_pages_need_the_owner(world: World, alice: Browser) -> None:
-    channel = add_channel()
-    bearer = {"Authorization": f"Bearer {world.tokens['alice']}"}
-    for client in (HttpClient(), HttpClient(headers=bearer)):
-        for path in ("/notifications", "/notifications/add/mail"):
-            answer = client.post(path, {"channel": channel.pk, "action": "remove"})
-            assert answer["Location"].startswith("/login")
-    strict = HttpClient(enforce_csrf_checks=True)
-    strict.cookies = alice.http.cookies
-    assert strict.post("/notifications", {"action": "remove"}).status_code == 403
-    assert NotificationChannel.unscoped.exists()
 
 
 def test_only_known_kinds_are_stored(world: World, alice: Browser) -> None:

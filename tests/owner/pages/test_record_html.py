@@ -220,16 +220,6 @@ def test_a_record_without_html_has_no_frame(world: World, alice: Browser, key: s
     assert "<iframe" not in alice.open(f"/records/{PERSONAL}/messages/m1").html
 
 
-def test_no_one_else_sees_the_frame(world: World, alice: Browser) -> None:
-    store_html(world, "<p>Dinner</p>")
-    alice.http.logout()
-
-    answer = alice.http.get(FRAME)
-
-    assert answer.status_code == 302
-    assert "Dinner" not in answer.content.decode()
-
-
 def answers(world: World, who: str) -> list[Any]:
     """Return what a client gets at every kind of route, without the ids of requests."""
     asked = {"connection_id": PERSONAL}

@@ -59,7 +59,3 @@ def test_it_is_linked_from_where_the_owner_looks_for_it(world: World, alice: Bro
                  f"/activity?client={client}"):  # fmt: skip
         links = [to for said, to in alice.open(page).links if said == "Refused calls"]
         assert any("1 refusal." in alice.open(to).text for to in links), page
-
-
-def test_nobody_else_sees_it(world: World) -> None:
-    assert "login" in Browser().open(PAGE).address

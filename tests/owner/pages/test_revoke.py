@@ -57,7 +57,7 @@ def test_ending_one_grant_of_a_package_leaves_the_others(world: World, alice: Br
 def test_everything_given_together_ends_together(world: World, alice: Browser) -> None:
     page = alice.open(grant_page(world, "dora", "mail"))
 
-    question = alice.open(page.link("Revoke all grants of the package"))
+    question = alice.open(page.link("Revoke all grants of this sign-in"))
     assert "Revoke 3 grants?" in question.text
     alice.press(question.form)
 

@@ -33,6 +33,13 @@ def test_share_follows_the_bytes_and_not_the_number_of_records(world: World) -> 
     assert sizes[WORK] > sizes[PERSONAL]
 
 
+def test_records_whose_text_is_not_indexed_yet_have_a_size(world: World) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM evidence_searchtext WHERE connection_id = %s", [BANK])
+
+    assert disk_usage.disk_usage().index[BANK] == 0
+
+
 def test_number_of_statements_does_not_grow_with_the_records(world: World) -> None:
     with CaptureQueriesContext(connection) as queries:
         disk_usage.disk_usage()

@@ -7,13 +7,17 @@ from urllib.parse import urljoin
 
 import pytest
 from django.contrib.staticfiles import finders
+from django.http import HttpResponse
+from django.template.loader import render_to_string
 from django.test import Client as HttpClient
+from django.test import RequestFactory
 
 from owner.permissions import CONTENT_SECURITY_POLICY
-from tests.owner.pages.browser import Browser
+from tests.owner.pages.browser import Browser, Page
 from tests.world import World
 
 MANIFEST = "/static/owner/manifest.json"
+STYLES = Path(str(finders.find("owner/ui.css"))).parent
 
 
 def linked(alice: Browser, path: str) -> dict[str, list[str]]:
@@ -62,5 +66,24 @@ def test_manifest_is_served_with_its_type(db: None) -> None:
 def test_policy_allows_no_worker_and_no_other_origin() -> None:
     assert "manifest-src 'self'" in CONTENT_SECURITY_POLICY
     assert "worker-src" not in CONTENT_SECURITY_POLICY
-    scripts = Path(str(finders.find("owner/pages.css"))).parent.glob("*.js")
+    scripts = STYLES.glob("*.js")
     assert not [each for each in scripts if "serviceWorker" in each.read_text()]
+
+
+def test_the_style_guide_is_for_those_who_work_on_the_pages(world: World, alice: Browser) -> None:
+    """It is served in debug alone; so it is rendered here."""
+    request = RequestFactory().get("/styleguide")
+    page = Page("/styleguide", HttpResponse(render_to_string("owner/styleguide.html", {}, request)))
+
+    assert alice.http.get("/styleguide").status_code == 404
+    assert {"Buttons", "Form", "Table", "Chart"} <= set(page.text.split())
+    styles = "".join(path.read_text() for path in STYLES.glob("*.css"))
+    named = {each for _, given in page.elements for each in (given.get("class") or "").split()}
+    assert [each for each in sorted(named) if f".{each}" not in styles] == []
+
+
+def test_a_page_adds_little_to_the_components() -> None:
+    lengths = {path.name: len(path.read_text().splitlines()) for path in STYLES.glob("*.css")}
+
+    assert lengths.pop("ui.css") > max(lengths.values())
+    assert {name: each for name, each in lengths.items() if each > 80} == {}

@@ -43,13 +43,27 @@ def split(page: Page) -> tuple[str, str]:
 def test_each_grant_is_named_with_the_reason(many: World, alice: Browser) -> None:
     can, cannot = split(who(alice, "m0"))
 
-    assert "Dora Active It is shown" in can
-    assert "The grant says: Messages: every field of all records" in can
+    assert "Dora Active It can read" in can
+    assert "Its access: Messages: every field of all records" in can
     assert "Bob Active It reads records of a certain time only" in cannot
     assert "Charlie Active It reads Bank only." in cannot
     assert "Erin Active It reads 1 single records only, and this is none of them." in cannot
     assert "Frank Active It reads this stream through other connections only." in cannot
     assert "Gina Active It does not read this stream." in cannot
+
+
+def test_an_app_that_can_see_it_is_not_listed_as_one_that_cannot(
+    world: World, alice: Browser
+) -> None:
+    requests = [
+        GrantRequest(connection_ids=[connection], streams=[StreamRequest(name=stream)])
+        for connection, stream in ((PERSONAL, "messages"), (BANK, "transactions"))
+    ]
+    world.grant("hal", *requests)
+    can, cannot = split(who(alice, "m1"))
+
+    assert "Hal Active It can read" in can
+    assert "Hal" not in cannot
 
 
 def test_it_says_which_record_it_is(world: World, alice: Browser) -> None:

@@ -1,14 +1,21 @@
-"""Read field slices, blobs and related records of visible records, and keep digests for the ledger."""
+"""Read fields, files and relations of visible records, and keep the digests of shown ones."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
-from evidence.access.granted_streams import link_expression
-from evidence.access.records import RECORD_COLUMNS, RecordKey, VisibleRecord, VisibleRecords
+from evidence.access.gate import Gate
+from evidence.access.records import (
+    ALL_COLUMNS,
+    RecordKey,
+    VisibleRecord,
+    VisibleRecords,
+    link_expression,
+)
 from evidence.access.scope import ConnectionFacts
 from evidence.access.sql import (
     BLOB_TABLES,
@@ -17,13 +24,14 @@ from evidence.access.sql import (
     bytes_array,
     fetch_all,
     fetch_prepared,
+    fill,
     join_sql,
-    owner_is,
     text_array,
     union_all,
     value_table,
 )
 from evidence.declarations.declaration import BLOB_REFERENCE, Field
+from evidence.errors import AmbiguousConnection, BlobNotFound, RangeNotSatisfiable
 from evidence.models.owners import current_owner
 
 
@@ -46,16 +54,25 @@ class FieldSlice:
     authorship: Mapping[str, Any]
 
 
-# In a text of ASCII only, a code point is found at once instead of counted from the beginning.
-SLICE_TEXT = (
-    "CASE WHEN v.chars = octet_length(v.t)"
-    " THEN convert_from(substring(convert_to(v.t, 'UTF8') FROM %s FOR %s), 'UTF8')"
-    " ELSE substring(v.t FROM %s FOR %s) END"
-)
-SLICE_SIZES = SQL(
-    ", v.chars, octet_length(v.t), v.a,"
-    " CASE WHEN jsonb_typeof(v.j) = 'array' THEN jsonb_array_length(v.j) END FROM"
-)
+FIELD_SLICES: Final = """
+-- A slice of one field, and its size, from each connection that has the record. Part: the record, with
+-- connection_id and data. One query. OFFSET 0 prevents PostgreSQL from computing a large value once for each use.
+SELECT v.connection_id, jsonb_typeof(v.j), {slice}, v.chars, octet_length(v.t), v.a,
+    CASE WHEN jsonb_typeof(v.j) = 'array' THEN jsonb_array_length(v.j) END
+FROM (
+    SELECT u.*, char_length(u.t) AS chars FROM (
+        SELECT u.*, u.j #>> '{}' AS t FROM (
+            SELECT r.connection_id, r.data #> {path}::text[] AS j, {authorship} AS a
+            FROM (SELECT r.* FROM ({record}) r OFFSET 0) r OFFSET 0
+        ) u OFFSET 0
+    ) u OFFSET 0
+) v
+"""
+SLICE: Final = """
+CASE WHEN v.chars = octet_length(v.t)
+    THEN convert_from(substring(convert_to(v.t, 'UTF8') FROM {start} FOR {length}), 'UTF8')
+    ELSE substring(v.t FROM {start} FOR {length}) END"""
+"""In a text of ASCII only, a code point is found at once instead of counted from the beginning."""
 
 
 def field_slices(
@@ -73,18 +90,17 @@ def field_slices(
     whole value is returned. Raises like ``shown_field`` if the field is not granted.
     """
     name = visible.shown_field(field.name, param="field").name
-    part = SQL("v.t")
-    if length is not None:
-        part = SQL(SLICE_TEXT, (start + 1, length, start + 1, length))
-    # OFFSET 0 prevents PostgreSQL from computing a large value once for each use; `||` decompresses.
+    whole = SQL("v.t")
+    # `||` decompresses the data once.
     record = visible.key_query(record_key, SQL("r.connection_id, r.data || '{}'::jsonb AS data"))
-    value = SQL("SELECT r.connection_id, r.data #> %s::text[] AS j, ", ([name, *below],))
-    value += _authorship(visible) + SQL(" AS a FROM (SELECT r.* FROM (") + record
-    value += SQL(") r OFFSET 0) r OFFSET 0")
-    text = SQL("SELECT u.*, u.j #>> '{}' AS t FROM (") + value + SQL(") u OFFSET 0")
-    sizes = SQL("SELECT u.*, char_length(u.t) AS chars FROM (") + text + SQL(") u OFFSET 0")
-    statement = SQL("SELECT v.connection_id, jsonb_typeof(v.j), ") + part + SLICE_SIZES
-    rows = fetch_prepared(statement + SQL(" (") + sizes + SQL(") v"))
+    statement = fill(
+        FIELD_SLICES,
+        slice=whole if length is None else fill(SLICE, start=start + 1, length=length),
+        path=[name, *below],
+        authorship=_authorship(visible),
+        record=record,
+    )
+    rows = fetch_prepared(statement)
     return [
         FieldSlice(
             connection_id=connection_id,
@@ -110,10 +126,25 @@ def _authorship(visible: VisibleRecords) -> SQL:
 BLOB_COLUMNS = SQL(
     "b.connection_id, b.record_key, b.media_type, b.size_bytes, encode(b.sha256, 'hex')"
 )
-CHUNKS_OF_BLOB = (
-    "evidence_blobchunk c JOIN evidence_blob b USING (owner_id, connection_id, blob_id)"
-    " WHERE c.owner_id = %s AND c.connection_id = %s AND c.blob_id = %s AND encode(b.sha256, 'hex') = %s"
-)
+CHUNKS: Final = """
+-- The chunks of a blob between two positions in bytes, with the start and the size of each. One query.
+SELECT c.position, c.starts, c.size
+FROM (
+    SELECT c.position, octet_length(c.content) AS size,
+        sum(octet_length(c.content)) OVER (ORDER BY c.position) - octet_length(c.content) AS starts
+    FROM evidence_blobchunk c JOIN evidence_blob b USING (owner_id, connection_id, blob_id)
+    WHERE c.owner_id = {owner} AND c.connection_id = {connection} AND c.blob_id = {blob}
+        AND encode(b.sha256, 'hex') = {sha256}
+) c
+WHERE c.starts < {end} AND c.starts + c.size > {start} ORDER BY c.position
+"""
+CHUNK: Final = """
+-- Some bytes of one chunk of a blob. One query per chunk.
+SELECT substring(c.content FROM {first} FOR {length})
+FROM evidence_blobchunk c JOIN evidence_blob b USING (owner_id, connection_id, blob_id)
+WHERE c.owner_id = {owner} AND c.connection_id = {connection} AND c.blob_id = {blob}
+    AND encode(b.sha256, 'hex') = {sha256} AND c.position = {position}
+"""
 
 
 class BlobGone(Exception):  # noqa: N818 - the owner removed it; nothing failed
@@ -157,32 +188,23 @@ def read_chunks(blob: VisibleBlob, *, start: int, end: int) -> Iterator[bytes]:
 
     One query to find the chunks, and one per chunk. Raises ``BlobGone``.
     """
-    key = (current_owner(), blob.connection.connection_id, blob.blob_id, blob.sha256)
-    statement = SQL(
-        "SELECT c.position, c.starts, c.size FROM (SELECT c.position, octet_length(c.content) AS size,"
-        " sum(octet_length(c.content)) OVER (ORDER BY c.position) - octet_length(c.content) AS starts"
-        f" FROM {CHUNKS_OF_BLOB}) c"
-        " WHERE c.starts < %s AND c.starts + c.size > %s ORDER BY c.position",
-        (*key, end, start),
-    )
-    chunks = fetch_all(statement)
+    of_blob = {
+        "owner": current_owner(),
+        "connection": blob.connection.connection_id,
+        "blob": blob.blob_id,
+        "sha256": blob.sha256,
+    }
+    chunks = fetch_all(fill(CHUNKS, **of_blob, start=start, end=end))
     if not chunks and start < end:
         raise BlobGone
     for position, starts, size in chunks:
         first, last = max(start - int(starts), 0), min(end - int(starts), size)
-        yield _read_chunk(key, position, first=first, last=last)
-
-
-def _read_chunk(key: tuple[str, ...], position: int, *, first: int, last: int) -> bytes:
-    rows = fetch_all(
-        SQL(
-            f"SELECT substring(c.content FROM %s FOR %s) FROM {CHUNKS_OF_BLOB} AND c.position = %s",
-            (first + 1, last - first, *key, position),
+        rows = fetch_all(
+            fill(CHUNK, **of_blob, position=position, first=first + 1, length=last - first)
         )
-    )
-    if not rows:
-        raise BlobGone
-    return bytes(rows[0][0])
+        if not rows:
+            raise BlobGone
+        yield bytes(rows[0][0])
 
 
 def _streams_showing_blobs(streams: Iterable[VisibleRecords]) -> Iterator[VisibleRecords]:
@@ -195,12 +217,21 @@ def _streams_showing_blobs(streams: Iterable[VisibleRecords]) -> Iterator[Visibl
             yield VisibleRecords(visible.source, visible.stream, visible.layout, granted)
 
 
+RECORDS_BY_KEY: Final = "SELECT {columns} FROM {keys}{record}"
+"""The visible records of some keys p of connections with the same terms."""
+
+
 def fetch_one_related(
     child: VisibleRecords, keys: Iterable[RecordKey]
 ) -> dict[RecordKey, VisibleRecord]:
     """Return the visible records of these keys. One query, or none without keys."""
     branches = [
-        SQL(f"SELECT {RECORD_COLUMNS} FROM ") + pairs + group.join_row(SQL("p.id"), "p.key")
+        fill(
+            RECORDS_BY_KEY,
+            columns=ALL_COLUMNS,
+            keys=pairs,
+            record=group.join_row(SQL("p.id"), "p.key"),
+        )
         for group, pairs in _keys_by_group(child, frozenset(keys))
     ]
     if not branches:
@@ -210,6 +241,21 @@ def fetch_one_related(
         RecordKey(record.connection.connection_id, record.record_key): record
         for record in map(child.project, rows)
     }
+
+
+RELATED: Final = """
+-- The first visible records of each parent. Part: records of parents with the same terms. One query.
+SELECT u.* FROM ({rows}) u ORDER BY {order}
+"""
+RELATED_OF_PARENTS: Final = """
+SELECT p.key AS parent, u.* FROM {parents} CROSS JOIN LATERAL ({records}) u
+"""
+RELATED_OF_PARENT: Final = """
+(SELECT {columns} FROM evidence_record r
+WHERE r.owner_id = {owner} AND r.connection_id = p.id AND {link} = p.key{terms}{condition}
+ORDER BY {order} LIMIT {limit})
+"""
+"""The first records of a parent p, either of those with a sort key or of those without one."""
 
 
 def fetch_many_related(
@@ -222,17 +268,16 @@ def fetch_many_related(
     """
     child.shown_field(foreign_key, param="expand")
     branches = [
-        SQL("SELECT p.key AS parent, u.* FROM ")
-        + pairs
-        + SQL(" CROSS JOIN LATERAL (")
-        + union_all(_sort_partitions(child, group, foreign_key, limit))
-        + SQL(") u")
+        fill(
+            RELATED_OF_PARENTS,
+            parents=pairs,
+            records=union_all(_sort_partitions(child, group, foreign_key, limit)),
+        )
         for group, pairs in _keys_by_group(child, frozenset(parents))
     ]
     if not branches:
         return {}
-    statement = SQL("SELECT u.* FROM (") + union_all(branches)
-    statement += SQL(f") u ORDER BY {_order(child, 'u')}")
+    statement = fill(RELATED, rows=union_all(branches), order=SQL(_order(child, "u")))
     related: dict[RecordKey, list[VisibleRecord]] = defaultdict(list)
     for parent, *row in fetch_prepared(statement):
         record = child.project(tuple(row))
@@ -247,16 +292,20 @@ def _sort_partitions(
 
     They are separate subqueries because the index provides the order of only one of them at a time.
     """
-    sort_key_conditions = ["IS NOT NULL", "IS NULL"] if child.in_time_order else [None]
-    for sort_key_condition in sort_key_conditions:
-        rows = SQL(f"(SELECT {RECORD_COLUMNS} FROM evidence_record r WHERE ") + owner_is()
-        rows += SQL("r.connection_id = p.id AND ")
-        rows += link_expression(child, foreign_key) + SQL(" = p.key") + group.condition
-        order = "r.record_key DESC"
-        if sort_key_condition is not None:
-            rows += SQL(f" AND r.sort_key {sort_key_condition}")
-            order = f"r.sort_key DESC, {order}"
-        yield rows + SQL(f" ORDER BY {order} LIMIT {int(limit)})")
+    parts = {
+        "columns": ALL_COLUMNS,
+        "owner": current_owner(),
+        "link": link_expression(child, foreign_key),
+        "terms": group.condition,
+        "limit": SQL(f"{limit:d}"),
+    }
+    if not child.in_time_order:
+        by_key = SQL("r.record_key DESC")
+        yield fill(RELATED_OF_PARENT, **parts, condition=SQL(""), order=by_key)
+        return
+    order = SQL("r.sort_key DESC, r.record_key DESC")
+    for condition in (SQL(" AND r.sort_key IS NOT NULL"), SQL(" AND r.sort_key IS NULL")):
+        yield fill(RELATED_OF_PARENT, **parts, condition=condition, order=order)
 
 
 def _order(child: VisibleRecords, table: str) -> str:
@@ -303,3 +352,81 @@ def add_digests(
     columns = [text_array(key[column] for key in keys) for column in range(3)]
     columns += [bytes_array(nonces), bytes_array(digests)]
     return fetch_prepared(SQL(ADD_DIGESTS, (*columns, current_owner())))
+
+
+MAX_ID_CHARS = 200
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """Bytes from ``start`` up to, but excluding, ``end``."""
+
+    start: int
+    end: int
+
+
+def get_blob(gate: Gate, blob_id: str, *, connection_id: str | None) -> VisibleBlob:
+    """Return a blob that a visible record references; one query.
+
+    Raises BlobNotFound for hidden and missing blobs alike, and AmbiguousConnection naming only the
+    connections that show the blob.
+    """
+    streams = gate.streams(connection_id=connection_id)
+    if "\x00" in blob_id or len(blob_id) > MAX_ID_CHARS:
+        raise BlobNotFound
+    blobs = find_blobs(streams, blob_id)
+    if not blobs:
+        raise BlobNotFound(next_step="Read the record again: blob_ref.fetch_url is the address.")
+    if len(blobs) > 1:
+        candidates = [
+            candidate
+            for blob in blobs
+            for candidate in blob.visible.for_connection(blob.connection.connection_id).candidates()
+        ]
+        raise AmbiguousConnection(candidates).disclosing(
+            *(
+                (blob.connection.connection_id, blob.visible.stream.name, blob.record_key)
+                for blob in blobs
+            ),
+            fields=[BLOB_REFERENCE],
+        )
+    return blobs[0]
+
+
+def stored_blob(
+    visible: VisibleRecords, record: VisibleRecord, data: Mapping[str, Any]
+) -> VisibleBlob | None:
+    """Return the stored blob that the visible ``data`` of a record references, if any.
+
+    Runs no query if there is no reference.
+    """
+    reference = data.get(BLOB_REFERENCE)
+    blob_id = reference.get("blob_id") if isinstance(reference, dict) else None
+    if not isinstance(blob_id, str):
+        return None
+    key = (record.connection.connection_id, record.record_key)
+    blobs = find_blobs([visible], blob_id)
+    return next((b for b in blobs if (b.connection.connection_id, b.record_key) == key), None)
+
+
+def parse_range(blob: VisibleBlob, header: str | None) -> ByteRange | None:
+    """Parse a ``Range`` header; None, for the whole blob, unless it is a single range of bytes.
+
+    Raises RangeNotSatisfiable if the range is outside the blob.
+    """
+    match = _RANGE.fullmatch(header.strip()) if header is not None else None
+    if match is None or match.group(0) == "bytes=-":
+        return None
+    first, last = match.groups()
+    if not first:
+        start, end = max(blob.size_bytes - int(last), 0), blob.size_bytes
+    else:
+        start, end = int(first), min(int(last or blob.size_bytes) + 1, blob.size_bytes)
+        if last and int(last) < start:
+            return None
+    if start >= end:
+        error = RangeNotSatisfiable(message=f"The blob has {blob.size_bytes} bytes.", param="Range")
+        place = (blob.connection.connection_id, blob.visible.stream.name, blob.record_key)
+        raise error.disclosing(place, fields=[BLOB_REFERENCE])
+    return ByteRange(start, end)
