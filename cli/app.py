@@ -7,11 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typing_extensions import override
 
 from cli import errors
 from cli.commands.aggregate import aggregate
 from cli.commands.blob import blob
-from cli.commands.connect import connect, disconnect
+from cli.commands.collect import collect
+from cli.commands.connect import connect, disconnect, login
 from cli.commands.export import export
 from cli.commands.fetch import fetch, field
 from cli.commands.records import changes, records
@@ -44,6 +47,15 @@ EPILOG = "\n".join(
 )
 
 
+class CollectGroup(TyperGroup):
+    """`pdpp collect`: its own commands, and the manifest of a connector to run in place of one."""
+
+    @override
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = args[:1] == ["--help"] or not self.commands.keys().isdisjoint(args[:1])
+        return super().parse_args(ctx, args if named else ["run", *args])
+
+
 def build_app(*more_commands: Any) -> typer.Typer:
     """Return the application with its commands and `more_commands`."""
     app = typer.Typer(
@@ -57,6 +69,12 @@ def build_app(*more_commands: Any) -> typer.Typer:
     app.callback()(_global_options)
     for command in (*COMMANDS, *more_commands):
         app.command(command.__name__)(command)
+    collecting = typer.Typer(cls=CollectGroup, rich_markup_mode=None)
+    collecting.command("run")(collect)
+    collecting.command("login")(login)
+    app.add_typer(
+        collecting, name="collect", help="Collect records: MANIFEST -- COMMAND, or login URL."
+    )
     return app
 
 
@@ -91,7 +109,7 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> int:
     except CliError as error:
         out.error(error)
         return error.exit_code
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         return errors.INTERRUPTED
     except (BrokenPipeError, SystemExit):
         # Typer exits when the reader of the pipe closes it; a write at exit would fail again.

@@ -46,6 +46,15 @@ class ServerMetadata:
         return url if isinstance(url, str) else None
 
     @property
+    def signs_in_collectors(self) -> bool:
+        """Whether the device flow gives tokens of collectors. Others may ignore the scope."""
+        profiles = self.server_document.get("pdpp_device_authorization_profiles_supported") or ()
+        return any(
+            isinstance(profile, dict) and profile.get("scope") == COLLECT_SCOPE
+            for profile in profiles
+        )
+
+    @property
     def allows_registration(self) -> bool:
         """Whether clients can register dynamically."""
         modes = self.server_document.get("pdpp_registration_modes_supported", ["dynamic"])
@@ -59,7 +68,7 @@ def discover(api: ApiClient) -> ServerMetadata:
     if resource.rstrip("/") != api.url:
         raise _mismatch_error(
             f"The server's metadata names the resource {resource or '(none)'}, not {api.url}.",
-            next_step=f"pdpp connect {resource}" if resource else None,
+            next_step=f"Use the address {resource}." if resource else None,
         )
     _reject_owner_token_offer(resource_document)
     servers = resource_document.get("authorization_servers")
@@ -145,7 +154,9 @@ def _public_client_id(metadata: ServerMetadata) -> str | None:
 
 
 SCOPE = "pdpp:read"
+COLLECT_SCOPE = "pdpp:collect"
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
+WITHOUT_SIGN_IN = "Ask its owner for a token and set PDPP_ACCESS_TOKEN."
 DEFAULT_INTERVAL = 2.0
 DEFAULT_EXPIRES_IN = 300.0
 SLOW_DOWN_SECONDS = 5.0
@@ -179,13 +190,27 @@ def start(
     if metadata.agent_connect is not None and not (device and device_endpoint):
         return _start_agent_connect(api, metadata, client)
     if device_endpoint is not None and metadata.endpoint("token_endpoint") is not None:
-        return _start_device_flow(api, metadata, client)
+        return _start_device_flow(api, metadata, client, scope=SCOPE)
     raise CliError(
         "no_way_in",
         "The server supports neither agent-connect nor the device flow.",
         exit_code=errors.PROTOCOL,
-        next_step="Ask its owner for a token and set PDPP_ACCESS_TOKEN.",
+        next_step=WITHOUT_SIGN_IN,
     )
+
+
+def start_collector(
+    api: ApiClient, metadata: ServerMetadata, client: Mapping[str, Any]
+) -> AuthorizationRequest:
+    """Start a request for the token of a collector. Raises CliError where a server offers none."""
+    if not metadata.signs_in_collectors:
+        raise CliError(
+            "no_way_in",
+            "The server offers no sign-in for collectors.",
+            exit_code=errors.PROTOCOL,
+            next_step="Ask its owner for a token and set PDPP_COLLECTOR_TOKEN.",
+        )
+    return _start_device_flow(api, metadata, client, scope=COLLECT_SCOPE)
 
 
 def wait_for_decision(request: AuthorizationRequest) -> dict[str, Any]:
@@ -195,7 +220,7 @@ def wait_for_decision(request: AuthorizationRequest) -> dict[str, Any]:
         status, body = request.poll()
         token = body.get("credential") if isinstance(body.get("credential"), dict) else body
         if token is not None and token.get("access_token"):
-            return credential_from_response(token, scope=SCOPE)
+            return credential_from_response(token)
         if body.get("error") == "slow_down":
             interval += SLOW_DOWN_SECONDS
         elif not _is_pending(status, body):
@@ -205,7 +230,7 @@ def wait_for_decision(request: AuthorizationRequest) -> dict[str, Any]:
                 "expired_token",
                 "The owner did not approve the request in time.",
                 exit_code=errors.TRY_LATER,
-                next_step="Run pdpp connect again and open the address that it prints.",
+                next_step="Run it again and open the address that it prints.",
             )
         time.sleep(interval)
 
@@ -218,23 +243,30 @@ def _start_agent_connect(
         request["client_id"] = client["client_id"]
     status, body = api.post(str(metadata.agent_connect), json_body=request)
     if not 200 <= status < 300:
-        raise error_from_response(status, body)
+        raise _refusal(status, body)
     poll_url = _first_member(body, _POLL_MEMBERS)
     poll_body = {"polling_code": body["polling_code"]} if "polling_code" in body else {}
     return _pending_request(body, lambda: api.post(poll_url, json_body=poll_body))
 
 
 def _start_device_flow(
-    api: ApiClient, metadata: ServerMetadata, client: Mapping[str, Any]
+    api: ApiClient, metadata: ServerMetadata, client: Mapping[str, Any], *, scope: str
 ) -> AuthorizationRequest:
     form = {"client_id": str(client.get("client_id", "")), "resource": metadata.resource}
     endpoint = str(metadata.endpoint("device_authorization_endpoint"))
-    status, body = api.post(endpoint, form={**form, "scope": SCOPE})
+    status, body = api.post(endpoint, form={**form, "scope": scope})
     if status != 200:
-        raise error_from_response(status, body)
+        raise _refusal(status, body)
     form |= {"grant_type": DEVICE_CODE, "device_code": str(body.get("device_code", ""))}
     token_endpoint = str(metadata.endpoint("token_endpoint"))
     return _pending_request(body, lambda: api.post(token_endpoint, form=form))
+
+
+def _refusal(status: int, body: Json) -> CliError:
+    """Return the error of a server that starts no request, such as one that requires sources in it."""
+    error = error_from_response(status, body)
+    error.next_step = error.next_step or WITHOUT_SIGN_IN
+    return error
 
 
 def _pending_request(body: Json, poll: Callable[[], tuple[int, Json]]) -> AuthorizationRequest:
@@ -289,6 +321,6 @@ def _outcome_error(status: int, body: Json) -> CliError:
         error.code if is_known else "connect_request_failed",
         message,
         exit_code=errors.UNAVAILABLE if status >= 500 else exit_code,
-        next_step="Run pdpp connect again." if is_known else None,
+        next_step="Run it again." if is_known else None,
         detail=error.detail,
     )

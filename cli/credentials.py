@@ -1,6 +1,7 @@
 """Store credentials, one file with mode 0600 for each server; select and refresh (RFC 6749) access tokens.
 
-The files are `<root>/clients/<host>.json` in a directory with mode 0700 (contract 1.8). A
+The files are `<root>/clients/<host>.json` in a directory with mode 0700 (contract 1.8). Tokens of
+collectors are in `<root>/collectors/`, where no command that reads records looks. A
 `.gitignore` in the root keeps tokens out of commits.
 
 Owner credentials are never used, wherever they are found: this process may belong to an agent.
@@ -31,17 +32,27 @@ WORKING_ROOT = Path(".pdpp")
 _KIND_MEMBERS = ("pdpp_token_kind", "token_kind", "kind", "role")
 
 
-class CredentialCache:
-    """The cached credentials under one root directory."""
+CLIENTS, COLLECTORS = "clients", "collectors"
+"""Folders of credentials that read, and of tokens that store."""
 
-    def __init__(self, root: Path | None = None) -> None:
+
+class CredentialCache:
+    """The cached credentials in a folder under one root directory."""
+
+    def __init__(self, root: Path | None = None, folder: str = CLIENTS) -> None:
         self.root = root or default_root()
-        self._clients = self.root / "clients"
+        self.folder = folder
+        self._folder = self.root / folder
+
+    @property
+    def sign_in(self) -> str:
+        """The command that stores an entry."""
+        return "pdpp connect" if self.folder == CLIENTS else "pdpp collect login"
 
     def path(self, provider_url: str) -> Path:
         """Return the path of a server's entry, whether or not it exists."""
         host = urlsplit(provider_url).netloc.rpartition("@")[2]
-        return self._clients / f"{re.sub(r'[^a-zA-Z0-9.-]', '_', host)}.json"
+        return self._folder / f"{re.sub(r'[^a-zA-Z0-9.-]', '_', host)}.json"
 
     def read(self, provider_url: str) -> CacheEntry | None:
         """Return the entry of a server, or None if it is missing or unreadable."""
@@ -52,7 +63,7 @@ class CredentialCache:
 
     def provider_urls(self) -> list[str]:
         """Return the server URLs of all entries."""
-        files = sorted(self._clients.glob("*.json")) if self._clients.is_dir() else []
+        files = sorted(self._folder.glob("*.json")) if self._folder.is_dir() else []
         entries = [_load(path) for path in files]
         return [entry["provider_url"] for entry in entries if entry and entry.get("provider_url")]
 
@@ -91,9 +102,9 @@ class CredentialCache:
     def create_directories(self) -> None:
         """Create the directories of the cache. Raises CliError when they cannot be written."""
         try:
-            for directory in (self.root, self._clients):
+            for directory in (self.root, self._folder):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._clients.chmod(0o700)
+            self._folder.chmod(0o700)
             gitignore = self.root / ".gitignore"
             if not gitignore.exists():
                 gitignore.write_text("*\n")
@@ -139,6 +150,7 @@ def _write_error(path: Path, error: OSError) -> CliError:
 
 
 ACCESS_TOKEN = "PDPP_ACCESS_TOKEN"  # noqa: S105 - the name of a variable
+MCP_TOKEN = "PDPP_MCP_TOKEN"  # noqa: S105 - the name of a variable
 OWNER_VARIABLES = ("PDPP_OWNER_TOKEN", "PDPP_OWNER_SESSION")
 OWNER_TOKEN_PREFIX = "pdpp_own_"  # noqa: S105 - a prefix, not a token
 _EXPIRY_MARGIN = timedelta(seconds=20)
@@ -171,7 +183,7 @@ class Credentials:
             return reject_owner_token(token, location=ACCESS_TOKEN)
         entry = self._entry()
         if not _expires_before(entry, now + _EXPIRY_MARGIN):
-            return _access_token(entry)
+            return stored_token(entry)
         if not (entry["credential"].get("refresh_token") and entry.get("token_endpoint")):
             raise not_connected_error(
                 f"The credential for {self.provider_url} has expired.", self.provider_url
@@ -186,18 +198,18 @@ class Credentials:
                 old = {k: v for k, v in entry["credential"].items() if k != "expires_at"}
                 entry["credential"] = {**old, **self.refresh_token(entry)}
                 self.cache.write(self.provider_url, entry)
-            return _access_token(entry)
+            return stored_token(entry)
 
     def _entry(self) -> CacheEntry:
         entry = self.cache.read(self.provider_url)
-        if entry is None or not _access_token(entry):
+        if entry is None or not stored_token(entry):
             raise not_connected_error(
                 f"There is no credential for {self.provider_url}.", self.provider_url
             )
         location = str(self.cache.path(self.provider_url))
         if is_owner_credential(entry):
             raise owner_credential_error(location)
-        reject_owner_token(_access_token(entry), location=location)
+        reject_owner_token(stored_token(entry), location=location)
         return entry
 
 
@@ -245,7 +257,8 @@ def owner_credential_error(location: str) -> CliError:
     )
 
 
-def _access_token(entry: CacheEntry) -> str:
+def stored_token(entry: CacheEntry) -> str:
+    """Return the access token of an entry, or an empty string."""
     credential = entry.get("credential")
     token = credential.get("access_token") if isinstance(credential, dict) else None
     return token if isinstance(token, str) else ""
@@ -285,7 +298,7 @@ def token_refresher(api: ApiClient) -> RefreshToken:
     return refresh
 
 
-def credential_from_response(body: Json, *, scope: str | None = None) -> dict[str, Any]:
+def credential_from_response(body: Json) -> dict[str, Any]:
     """Return a token response in the format of the cache. Raises CliError if it has no token."""
     token = body.get("access_token")
     if not isinstance(token, str) or not token:
@@ -296,7 +309,7 @@ def credential_from_response(body: Json, *, scope: str | None = None) -> dict[st
         "access_token": token,
         "token_type": body.get("token_type") or "Bearer",
         "expires_at": _expires_at(body),
-        "scope": body.get("scope") or scope,
+        "scope": body.get("scope"),
     }
     for name in ("grant_id", "grant_package_id", "refresh_token"):
         if isinstance(body.get(name), str):

@@ -10,6 +10,7 @@ REFUSED: Final = 65
 NOT_FOUND: Final = 66
 UNAVAILABLE: Final = 69
 NOT_WRITTEN: Final = 73
+CONNECTOR_FAILED: Final = 74
 TRY_LATER: Final = 75
 PROTOCOL: Final = 76
 NO_PERMISSION: Final = 77
@@ -24,6 +25,7 @@ EXIT_CODE_MEANINGS: Final = {
     UNAVAILABLE: "the server is unreachable or failing",
     INTERNAL: "internal error of this program",
     NOT_WRITTEN: "a file cannot be written, or an export is incomplete",
+    CONNECTOR_FAILED: "a connector failed",
     TRY_LATER: "try again later: rate limit, or approval pending",
     PROTOCOL: "the response does not follow the protocol",
     NO_PERMISSION: "an owner credential was found, or the grant does not allow the request",

@@ -36,7 +36,23 @@ class ApiClient:
 
     def get(self, path: str, params: Params = (), *, bearer: str | None = None) -> Json:
         """Return the JSON object at a path of the server or at an absolute URL."""
-        with self.stream(path, params, bearer=bearer) as response:
+        return self.send("GET", path, params, bearer=bearer)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        params: Params = (),
+        *,
+        bearer: str | None = None,
+        content: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        """Return the JSON object that answers a request."""
+        headers = {} if content is None else {"Content-Type": content_type}
+        with self.stream(
+            path, params, bearer=bearer, headers=headers, method=method, content=content
+        ) as response:
             response.read()
             body = _json_object(response)
         if body is None:
@@ -61,6 +77,8 @@ class ApiClient:
         *,
         bearer: str | None = None,
         headers: Mapping[str, str] | None = None,
+        method: str = "GET",
+        content: bytes | None = None,
     ) -> Iterator[httpx2.Response]:
         """Yield a successful response whose body is not read yet."""
         request_headers = {"Accept": "application/json", **(headers or {})}
@@ -68,7 +86,11 @@ class ApiClient:
             request_headers["Authorization"] = f"Bearer {bearer}"
         try:
             with self._client.stream(
-                "GET", self._absolute(path), params=list(params), headers=request_headers
+                method,
+                self._absolute(path),
+                params=list(params),
+                headers=request_headers,
+                content=content,
             ) as response:
                 if not response.is_success:
                     response.read()

@@ -15,11 +15,13 @@ from typing import Annotated, Any, TypeVar
 import httpx2
 import typer
 
-from cli import http_client
-from cli.credentials import WORKING_ROOT, CredentialCache, Credentials, token_refresher
+from cli import errors, http_client
+from cli.authorization import RESOURCE_PATH
+from cli.credentials import CLIENTS, WORKING_ROOT, CredentialCache, Credentials, token_refresher
 from cli.errors import CliError, usage_error
 from cli.http_client import ApiClient, Json, Params, normalize_url
 from cli.output import Output, connection_label, escape_controls, print_message
+from evidence import limits
 
 ProviderUrl = Annotated[
     str | None,
@@ -53,8 +55,19 @@ class Session:
     def get(self, path: str, params: Params = ()) -> Json:
         """Return the JSON object at a path. Raises CliError when the server rejects the request.
 
-        Asks a person which connection is meant, if the server cannot tell.
+        Asks a person which connection is meant, if the server cannot tell. Refuses parameters beyond
+        the contract that the server does not offer, because it may ignore them.
         """
+        selecting = sorted({name for name, _value in params} & limits.SELECTING_PARAMETERS)
+        metadata = self.api.get(RESOURCE_PATH) if selecting else {}
+        offered = metadata.get(limits.EXTENSIONS_MEMBER) or ()
+        if missing := [name for name in selecting if name not in offered]:
+            raise CliError(
+                "unsupported_parameter",
+                f"This server does not know {missing[0]}, and would answer without it.",
+                exit_code=errors.REFUSED,
+                param=missing[0],
+            )
         try:
             return self.api.get(path, params, bearer=self.bearer())
         except CliError as error:
@@ -87,15 +100,21 @@ def _shell_quote(word: str) -> str:
     return f"$'{''.join(chars)}'"
 
 
-def command(run: Callable[..., Result]) -> Callable[..., Result]:
-    """Decorate a command whose first parameter is a Session with the options that all share."""
+def command(run: Callable[..., Result], *, folder: str = CLIENTS) -> Callable[..., Result]:
+    """Decorate a command whose first parameter is a Session with the options that all share.
+
+    `folder` of the cache has the credentials of the command.
+    """
 
     @functools.wraps(run)
     def wrapper(
         *args: Any, provider_url: str | None, cache_root: Path | None, as_json: bool, **options: Any
     ) -> Result:
         with http_client.open_client() as client:
-            session = _open_session(client, url=provider_url, root=cache_root, out=Output(as_json))
+            cache = open_cache(os.environ, cache_root, folder)
+            session = _open_session(
+                client, cache, url=provider_url, root=cache_root, out=Output(as_json)
+            )
             return run(session, *args, **options)
 
     _declare_options(wrapper, run)
@@ -103,9 +122,13 @@ def command(run: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def _open_session(
-    client: httpx2.Client, *, url: str | None, root: Path | None, out: Output
+    client: httpx2.Client,
+    cache: CredentialCache,
+    *,
+    url: str | None,
+    root: Path | None,
+    out: Output,
 ) -> Session:
-    cache = open_cache(os.environ, root)
     server = select_provider_url(os.environ, cache, url)
     api = ApiClient(server, client)
     credentials = Credentials(server, os.environ, cache, token_refresher(api))
@@ -115,10 +138,12 @@ def _open_session(
     return Session(api, credentials, out, repeated)
 
 
-def open_cache(environment: Mapping[str, str], root: Path | None) -> CredentialCache:
+def open_cache(
+    environment: Mapping[str, str], root: Path | None, folder: str = CLIENTS
+) -> CredentialCache:
     """Return the cache at `root`, else at PDPP_CACHE_ROOT, else in the user's configuration."""
     from_environment = environment.get("PDPP_CACHE_ROOT")
-    return CredentialCache(root or (Path(from_environment) if from_environment else None))
+    return CredentialCache(root or (Path(from_environment) if from_environment else None), folder)
 
 
 def select_provider_url(
@@ -136,13 +161,13 @@ def select_provider_url(
             f"{len(cached)} servers are connected.",
             f"Pass --provider-url {cached[0]}.",
         )
-    elif (WORKING_ROOT / "clients").is_dir():
+    elif (WORKING_ROOT / cache.folder).is_dir():
         message = f"No server is connected in {cache.root}."
         next_step = (
-            f"pdpp connect URL, or pass --cache-root {WORKING_ROOT} for the one in this folder."
+            f"{cache.sign_in} URL, or pass --cache-root {WORKING_ROOT} for the one in this folder."
         )
     else:
-        message, next_step = "No server is connected.", "pdpp connect URL"
+        message, next_step = "No server is connected.", f"{cache.sign_in} URL"
     raise usage_error(message, param="--provider-url", next_step=next_step)
 
 

@@ -1,6 +1,7 @@
-"""`pdpp connect URL` and `pdpp disconnect`: request access to a server, and revoke it."""
+"""`pdpp connect`, `pdpp collect login` and `pdpp disconnect`: request access to a server, and revoke it."""
 
 import os
+import platform
 import sys
 import webbrowser
 from typing import Annotated, Any
@@ -8,8 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from cli import authorization, errors, http_client
-from cli.authorization import SCOPE, AuthorizationRequest
-from cli.credentials import CacheEntry, CredentialCache, not_connected_error, reject_owner_token
+from cli.authorization import COLLECT_SCOPE, SCOPE, AuthorizationRequest
+from cli.credentials import (
+    COLLECTORS,
+    CacheEntry,
+    CredentialCache,
+    not_connected_error,
+    reject_owner_token,
+)
 from cli.errors import CliError, error_from_response
 from cli.http_client import ApiClient, normalize_url
 from cli.output import Output, one_line, print_message
@@ -18,6 +25,8 @@ from cli.session import AsJson, CacheRoot, Session, command, open_cache, utc_now
 URL = typer.Argument(metavar="URL", help="The server, for example https://records.example")
 DEVICE = typer.Option("--device", help="Show a code, for a machine without a browser.")
 NAME = typer.Option("--name", help="The client name that the owner sees.")
+COLLECTOR_NAME = typer.Option("--name", help="The name that the owner sees; default: this machine.")
+NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Only print the address to open.")]
 LOCAL = typer.Option("--local", help="Delete the credential here without revoking it.")
 
 
@@ -25,9 +34,7 @@ def connect(
     url: Annotated[str, URL],
     *,
     device: Annotated[bool, DEVICE] = False,
-    no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Only print the address to open.")
-    ] = False,
+    no_browser: NoBrowser = False,
     name: Annotated[str, NAME] = authorization.CLIENT_NAME,
     cache_root: CacheRoot = None,
     as_json: AsJson = False,
@@ -64,7 +71,7 @@ def _request_access(
         "authorization_server": metadata.issuer,
         "scope": SCOPE,
         "client": client,
-        "credential": authorization.wait_for_decision(request),
+        "credential": {"scope": SCOPE} | authorization.wait_for_decision(request),
         "created_at": utc_now().isoformat(),
     }
     for endpoint in ("token_endpoint", "revocation_endpoint"):
@@ -82,6 +89,44 @@ def _print_request(request: AuthorizationRequest, *, browser: bool) -> None:
     if browser and sys.stderr.isatty() and request.approval_url.startswith(("https:", "http:")):
         webbrowser.open(request.approval_url)
     print_message("Waiting for the owner …")
+
+
+def login(
+    url: Annotated[str, URL],
+    *,
+    no_browser: NoBrowser = False,
+    name: Annotated[str | None, COLLECTOR_NAME] = None,
+    cache_root: CacheRoot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the owner of a server for a token that stores records.
+
+    The owner chooses on the server's page which connections it may write to.
+    """
+    out, cache = Output(as_json), open_cache(os.environ, cache_root, COLLECTORS)
+    cache.create_directories()
+    with http_client.open_client() as client:
+        api = ApiClient(normalize_url(url), client)
+        metadata = authorization.discover(api)
+        name = name or f"pdpp collect on {platform.node()}"
+        registration = authorization.client_registration(api, metadata, None, name=name)
+        request = authorization.start_collector(api, metadata, registration)
+        _print_request(request, browser=not no_browser)
+        credential = authorization.wait_for_decision(request)
+    reject_owner_token(credential["access_token"], location="The response of the server")
+    if credential.get("scope") != COLLECT_SCOPE:
+        raise CliError(
+            "wrong_token",
+            "The server sent a token that is not a collector's. It was not stored.",
+            exit_code=errors.PROTOCOL,
+            next_step="Its owner should revoke it.",
+        )
+    entry = {"provider_url": api.url, "credential": credential, "created_at": utc_now().isoformat()}
+    cache.write(api.url, entry)
+    path = cache.path(api.url)
+    body = {"object": "collector_connected", "provider_url": api.url, "cache": str(path)}
+    out.result(body, [f"Signed in at {api.url}. The token is in {path}."])
+    out.note("next: pdpp collect MANIFEST -- COMMAND")
 
 
 def _check_token(api: ApiClient, entry: CacheEntry) -> None:

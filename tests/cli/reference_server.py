@@ -18,8 +18,12 @@ WAITING = (202, {"error": "authorization_pending", "status": "pending", "interva
 
 @dataclass
 class ReferenceServer:
-    """`protected` and `server` override metadata members; None removes one."""
+    """`protected` and `server` override metadata members; None removes one.
 
+    With `several_sources`, requests must name the sources that they are for.
+    """
+
+    several_sources: bool = False
     protected: dict[str, Any] = field(default_factory=dict)
     server: dict[str, Any] = field(default_factory=dict)
     decisions: list[tuple[int, dict[str, Any]]] = field(
@@ -30,6 +34,11 @@ class ReferenceServer:
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
         status, body = self._answer(request)
+        if self.several_sources and body in (ATTEMPT, DEVICE):
+            status, body = (
+                400,
+                {"error": {"code": "invalid_request", "message": "Name the sources."}},
+            )
         return httpx2.Response(status, json=body, request=request)
 
     def _answer(self, request: httpx2.Request) -> tuple[int, Any]:

@@ -33,6 +33,19 @@ def read_entry() -> dict[str, Any]:
     return read
 
 
+@pytest.mark.parametrize("words", [[], ["--device"]])
+def test_server_that_starts_no_request_leads_to_a_token(
+    shell: Shell, reference: ReferenceServer, words: list[str]
+) -> None:
+    reference.several_sources = True
+
+    result = shell("connect", "rs.example", *words)
+
+    assert result.code == 65
+    assert "Name the sources." in result.err
+    assert "set PDPP_ACCESS_TOKEN" in result.err
+
+
 def test_connect_prints_approval_url_and_stores_credential(
     shell: Shell, reference: ReferenceServer
 ) -> None:
@@ -176,7 +189,7 @@ def test_failed_requests_are_reported_and_store_nothing(
 @pytest.mark.parametrize(
     ("protected", "server", "code", "expected"),
     [
-        ({"resource": "https://other.example"}, {}, 76, "pdpp connect https://other.example"),
+        ({"resource": "https://other.example"}, {}, 76, "Use the address https://other.example"),
         ({}, {"issuer": "https://evil.example"}, 76, "discovery_mismatch"),
         ({}, {"issuer": None}, 76, "discovery_mismatch"),
         ({}, {"agent_connect_endpoint": None, "device_authorization_endpoint": None}, 76, "no_way"),

@@ -49,6 +49,37 @@ def test_person_is_asked_which_connection_is_meant(
     assert "cin_work/messages:" not in result.out
 
 
+def test_question_that_ends_without_an_answer_interrupts(
+    pdpp: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "is_terminal", lambda: True)
+    monkeypatch.setattr("sys.stdin", StringIO())
+
+    assert pdpp("records", "messages").code == 130
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("records", "messages", "--after", "2026-01-01"),
+        ("field", "cin_a/messages:m1", "body", "--quote", "a lease"),
+        ("field", "cin_a/messages:m1", "body", "--find", "a", "--occurrence", "2"),
+        ("search", "lease", "--match", "exact"),
+    ],
+)
+def test_option_that_the_server_would_ignore_is_refused(
+    shell: Shell, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PDPP_PROVIDER_URL", URL)
+    monkeypatch.setenv("PDPP_ACCESS_TOKEN", "at")
+    shell.send = answering({"/.well-known/oauth-protected-resource": {"resource": URL}})
+
+    result = shell(*words, "--json")
+
+    assert (result.code, result.error["code"]) == (65, "unsupported_parameter")
+    assert len(shell.requests) == 1
+
+
 def test_credential_is_found_from_any_folder(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -207,4 +238,4 @@ def test_documentation_names_exactly_the_commands() -> None:
     expected = (Path(__file__).parents[2] / "docs/cli.md").read_text()
     named = set(re.findall(r"pdpp ([a-z]+)\b", expected))
 
-    assert named == {command.__name__ for command in COMMANDS} | {"mcp"}
+    assert named == {command.__name__ for command in COMMANDS} | {"collect", "mcp"}
