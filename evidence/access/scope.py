@@ -138,7 +138,7 @@ class GrantTerms:
 class ConnectionFacts:
     """A connection of the owner that is not revoked.
 
-    ``identities`` are the names of the owner in the source, as ``declarations.roles.normalize_identity``
+    ``identities`` are the names of the owner in the source, as ``declarations.declaration.normalize_identity``
     writes them.
     """
 
