@@ -21,47 +21,42 @@ from mcp_adapter.streamable_http import McpEndpoint
 from pdpp_site.asgi_app import AsgiApp
 from pdpp_site.wsgi_bridge import Receive, Scope, Send, StartResponse
 
-RECORD_FILTER = "WHERE connection_id = %s AND stream = %s AND record_key = %s"
-PAGE = """
-SELECT '{"data":[' || string_agg(data::text, ',') || '],"next_cursor":"'
-    || min(sort_key) || ',' || min(record_key) || '"}'
+STREAM_FILTER = (
+    "WHERE owner_id = %(owner)s AND connection_id = %(connection_id)s AND stream = %(stream)s"
+)
+PAGE = f"""
+SELECT '{{"data":[' || string_agg(data::text, ',') || '],"next_cursor":"'
+    || min(sort_key) || ',' || min(record_key) || '"}}'
 FROM (SELECT data, sort_key, record_key FROM evidence_record
-      WHERE connection_id = %s AND stream = %s AND (sort_key, record_key) < (%s, %s)
-      ORDER BY sort_key DESC, record_key DESC LIMIT %s) page
-"""
+      {STREAM_FILTER} AND (sort_key, record_key) < (%(before)s, %(key)s)
+      ORDER BY sort_key DESC, record_key DESC LIMIT %(limit)s) page
+"""  # noqa: S608 - a constant
 STATEMENTS = {
-    "/baseline/page": (PAGE, ("connection_id", "stream", "before", "key", "limit")),
+    "/baseline/page": PAGE,
     "/baseline/record": (
-        f"SELECT data::text FROM evidence_record {RECORD_FILTER}",  # noqa: S608 - a constant
-        ("connection_id", "stream", "key"),
+        f"SELECT data::text FROM evidence_record {STREAM_FILTER} AND record_key = %(key)s"  # noqa: S608
     ),
     "/baseline/window": (
-        "SELECT json_build_object('text', substring(data->>%s from %s for %s))::text"  # noqa: S608
-        f" FROM evidence_record {RECORD_FILTER}",
-        ("field", "from", "for", "connection_id", "stream", "key"),
+        "SELECT json_build_object('text', substring(data->>%(field)s from %(from)s for %(for)s))::text"  # noqa: S608
+        f" FROM evidence_record {STREAM_FILTER} AND record_key = %(key)s"
     ),
     "/baseline/count": (
-        "SELECT json_build_object('count', count(*))::text FROM evidence_record"
-        " WHERE connection_id = %s AND stream = %s",
-        ("connection_id", "stream"),
+        f"SELECT json_build_object('count', count(*))::text FROM evidence_record {STREAM_FILTER}"  # noqa: S608
     ),
     "/baseline/months": (
-        "SELECT json_object_agg(month, n)::text FROM (SELECT date_trunc('month', consent_time)"
-        " AS month, count(*) AS n FROM evidence_record WHERE connection_id = %s AND stream = %s"
-        " GROUP BY 1) months",
-        ("connection_id", "stream"),
+        "SELECT json_object_agg(month, n)::text FROM (SELECT date_trunc('month', consent_time)"  # noqa: S608
+        f" AS month, count(*) AS n FROM evidence_record {STREAM_FILTER} GROUP BY 1) months"
     ),
     "/baseline/declarations": (
         "SELECT json_agg(d.snapshot)::text FROM evidence_source s"
-        " JOIN evidence_sourcedeclaration d ON d.id = s.current_declaration_id",
-        (),
+        " JOIN evidence_sourcedeclaration d ON d.id = s.current_declaration_id"
     ),
     "/baseline/rows": (
-        "SELECT '[' || string_agg(r.data::text, ',') || ']' FROM unnest(string_to_array(%s, '|'),"
-        " string_to_array(%s, '|'), string_to_array(%s, '|')) AS k(id, stream, key)"
-        " JOIN evidence_record r ON r.connection_id = k.id AND r.stream = k.stream"
-        " AND r.record_key = k.key",
-        ("connection_ids", "streams", "keys"),
+        "SELECT '[' || string_agg(r.data::text, ',') || ']'"
+        " FROM unnest(string_to_array(%(connection_ids)s, '|'), string_to_array(%(streams)s, '|'),"
+        " string_to_array(%(keys)s, '|')) AS k(id, stream, key)"
+        " JOIN evidence_record r ON r.owner_id = %(owner)s AND r.connection_id = k.id"
+        " AND r.stream = k.stream AND r.record_key = k.key"
     ),
 }
 
@@ -69,14 +64,16 @@ STATEMENTS = {
 def serve_rows(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
     """Authenticate the token, run one statement and send its text."""
     bearer = environ["HTTP_AUTHORIZATION"].removeprefix("Bearer ")
-    statement, names = STATEMENTS[environ["PATH_INFO"]]
     query = parse_qs(environ["QUERY_STRING"])
     if "cursor" in query:
         query["before"], query["key"] = ([part] for part in query["cursor"][0].split(","))
-    tokens.authenticate(bearer, resource="/v1", now=timezone.now())
+    scope = tokens.authenticate(bearer, resource="/v1", now=timezone.now())
+    values = {name: _value(value) for name, (value, *_) in query.items()} | {
+        "owner": scope.owner_id
+    }
     try:
         raw: Any = connection.connection
-        rows = raw.execute(statement, [_value(query[name][0]) for name in names], prepare=True)
+        rows = raw.execute(STATEMENTS[environ["PATH_INFO"]], values, prepare=True)
         body = (rows.fetchone()[0] or "{}").encode()
     finally:
         connection.close()
