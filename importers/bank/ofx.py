@@ -74,7 +74,7 @@ _AGGREGATES = frozenset(
 _PART = re.compile(r"<(\w+TRNRS|INVPOSLIST|INVOOLIST|INVBAL|SECLIST)>")
 _READ_PARTS = {"STMTTRNRS", "CCSTMTTRNRS", "INVSTMTTRNRS", "ACCTINFOTRNRS", "PROFTRNRS"}
 _MESSAGE = re.compile(r"<STATUS>[^/]*?<MESSAGE>([^<\r\n]+)", re.IGNORECASE)
-_READ = frozenset(("TRNTYPE", "DTPOSTED", "TRNAMT", "FITID"))
+_READ = frozenset(("TRNTYPE", "DTPOSTED", "TRNAMT"))
 """Elements of a booking that its fields always have."""
 _NESTED = frozenset(("ORIGCURRENCY", "CURRENCY", "BANKACCTTO", "CCACCTTO", "PAYEE"))
 """Aggregates of a booking; their elements are named PAYEE.NAME, and so on."""

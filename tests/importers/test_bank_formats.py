@@ -417,10 +417,11 @@ def test_splits_and_address_of_qif_are_kept(tmp_path: Path) -> None:
 
 
 def test_other_elements_of_an_ofx_booking_are_kept(tmp_path: Path) -> None:
-    more = "<DTUSER>20260104<SIC>5942<NAME>Bookshop<PAYEE><NAME>Ada Books Ltd<CITY>Oslo</PAYEE>"
+    more = "<DTUSER>20260104<SIC>5942<REFNUM>99<NAME>Bookshop<PAYEE><NAME>Ada Books Ltd<CITY>Oslo</PAYEE>"
     run(put(tmp_path / "a.ofx", document(ofx(booking("-42.00", more=more)))))
 
     row = one("transactions", counterparty="Bookshop")
     assert set(row["details"].splitlines()) == {
         "DTUSER: 20260104", "SIC: 5942", "PAYEE NAME: Ada Books Ltd", "PAYEE CITY: Oslo",
+        "FITID: 2026010500017",
     }  # fmt: skip
