@@ -155,10 +155,15 @@ def _transaction(booking: str, key: str, *, account: str, currency: str | None) 
     for name, text in zip(tags[::2], tags[1::2], strict=True):
         found[name] = found.get(name, "") + text  # some banks repeat :86: for each line
     fields, details = _texts(found)
-    references = {"Reference": own.strip(), "Details": " ".join(entry["details"].split())}
+    others = {
+        "Reference": own.strip(),
+        "Details": " ".join(entry["details"].split()),
+        "Type": entry["type"],
+        "Value date": _value_date(entry, on),
+    }
     if not bank_reference.strip():
-        bank_reference = references.pop("Reference")
-    details += [(name, text) for name, text in references.items() if text]
+        bank_reference = others.pop("Reference")
+    details += [(name, text) for name, text in others.items() if text]
     record = records.transaction_record(
         key,
         account=account,
@@ -196,6 +201,12 @@ def _entry_day(entry: re.Match[str]) -> date | None:
     return min(filter(None, found), key=lambda each: abs(each - day), default=None)
 
 
+def _value_date(entry: re.Match[str], on: date) -> str | None:
+    """Return the day of the value, unless it is that of the booking."""
+    day = _day(entry["value"])
+    return None if day == on else day.isoformat() if day else entry["value"]
+
+
 def _signed_amount(entry: re.Match[str], currency: str | None) -> Decimal:
     """Return the amount. Raises ``UnreadableError``."""
     if (sign := _SIGNS.get(entry["mark"])) is None:
@@ -223,6 +234,7 @@ def _texts(tags: dict[str, str]) -> tuple[dict[str, str | None], list[tuple[str,
     found = dict(numbered)
     used = (0, 31, 32, 33, *_PURPOSE)
     details += [(f"?{number}", part) for number, part in numbered if number not in used and part]
+    details.append(("Code", start[1]))
     fields: dict[str, str | None] = {
         "kind": found.get(0),
         "counterparty": " ".join(filter(None, (found.get(32), found.get(33)))),

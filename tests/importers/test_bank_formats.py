@@ -236,7 +236,7 @@ def test_every_field_of_an_mt940_booking_is_kept(tmp_path: Path) -> None:
     assert row["reference"] == "BANKREF"
     assert set(row["details"].splitlines()) == {
         "?10: 0399", "?30: COBADEFF", "?34: 011", "NS 15: Text der Bank", "Reference: OWNREF",
-        "Details: EXTRA",
+        "Details: EXTRA", "Type: N001", "Code: 106", "Value date: 2025-12-31",
     }  # fmt: skip
 
 
