@@ -1,7 +1,7 @@
 """Import SWIFT MT940 statements, with every field of a booking."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date
 from decimal import Decimal
 from functools import partial
@@ -24,7 +24,7 @@ from importers.core.results import (
 
 FILE_MAX_BYTES = 16 * 1024 * 1024
 FIELD_CHARS = 27
-"""A field of :86: that is shorter ends with a word."""
+"""A field of :86: that is shorter ends with a word, and so does one before a mark such as SVWZ+."""
 _SUFFIXES = (".sta", ".mt940", ".940", ".swi", ".mt9", ".mta")
 _STATEMENT = re.compile(r"^(?:\{4:\s*)?:20:", re.MULTILINE)
 _BOOKING = re.compile(r"^:61:", re.MULTILINE)
@@ -44,6 +44,7 @@ _TAG = re.compile(r"^:(86|NS):", re.MULTILINE)
 _FIELDS = re.compile(r"(\d{3})([^\w\s.,-])(?=\d\d)")
 """The code of a booking and the sign before each of its fields, as German banks write them."""
 _PURPOSE = (*range(20, 30), *range(60, 64))
+_PURPOSE_MARK = re.compile(r"[A-Z]{4}\+")
 _DUTCH = re.compile(r"/(NAME|IBAN)/([^/]*)|/(CNTP)/([^/]*)/[^/]*/([^/]*)")
 _DUTCH_IBAN = re.compile(r"([A-Z]{2}\d{2}[A-Z]{4}\d{10})(.*)")
 """The first line of ASN, which has the account and the name."""
@@ -228,20 +229,26 @@ def _texts(tags: dict[str, str]) -> tuple[dict[str, str | None], list[tuple[str,
     separator = re.escape(start[2]) + r"(?=\d\d)"  # a text may have the sign, too
     parts = re.split(separator, text[start.end() - 1 :].replace("\n", ""))[1:]
     numbered = [(int(part[:2]), part[2:]) for part in parts]
-    purpose = "".join(
-        f"{part} " if len(part) < FIELD_CHARS else part for n, part in numbered if n in _PURPOSE
-    )
     found = dict(numbered)
     used = (0, 31, 32, 33, *_PURPOSE)
     details += [(f"?{number}", part) for number, part in numbered if number not in used and part]
     details.append(("Code", start[1]))
     fields: dict[str, str | None] = {
         "kind": found.get(0),
-        "counterparty": " ".join(filter(None, (found.get(32), found.get(33)))),
+        "counterparty": _join(part for n, part in numbered if n in (32, 33)),
         "counterparty_account": found.get(31),
-        "memo": purpose,
+        "memo": _join(part for n, part in numbered if n in _PURPOSE),
     }
     return fields, details
+
+
+def _join(parts: Iterable[str]) -> str:
+    """Return the text of fields that cut it after FIELD_CHARS, also within a word."""
+    text = ""
+    for part in parts:
+        text += f" {part}" if _PURPOSE_MARK.match(part) else part
+        text += " " if len(part) < FIELD_CHARS else ""
+    return text
 
 
 def _free_text(text: str) -> dict[str, str | None]:

@@ -240,6 +240,17 @@ def test_every_field_of_an_mt940_booking_is_kept(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_words_of_mt940_are_joined_across_its_fields(tmp_path: Path) -> None:
+    entry = (
+        ":61:2601130113D1,00NMSCNONREF\n:86:105?20CRED+DE89370400440532013000?21SVWZ+Invoice 4711"
+        "?32Finanzamt Muenchen Abteilun?33g Erhebung"
+    )
+    run(mt940_file(tmp_path / "a.sta", entry))
+
+    row = one("transactions", counterparty="Finanzamt Muenchen Abteilung Erhebung")
+    assert row["memo"] == "CRED+DE89370400440532013000 SVWZ+Invoice 4711"
+
+
 @pytest.mark.parametrize(
     ("account", "currency", "name"),
     [
