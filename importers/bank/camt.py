@@ -30,7 +30,7 @@ _NOT_BOOKED = ("PDNG", "INFO", "FUTR")
 _POSITION_DIGITS = 4
 """A shorter reference of an entry (NtryRef) is its position in one statement."""
 _CLOSING_BALANCES = ("CLBD", "CLAV")
-_CODES = frozenset(("CdtDbtInd", "Sts", "BookgDt", "BkTxCd", "RvslInd", "Cd"))
+_CODES = frozenset(("CdtDbtInd", "Sts", "BookgDt", "BkTxCd", "RvslInd"))
 """Elements of an entry that its fields have, or that say nothing to its owner."""
 _WRAPPERS = frozenset(
     ("NtryDtls", "TxDtls", "RltdPties", "Refs", "Pty", "Id", "Othr", "OrgId", "PrvtId", "Tp")

@@ -395,6 +395,15 @@ def test_every_text_of_a_camt_batch_is_kept(tmp_path: Path) -> None:
     assert (row["counterparty"], row["memo"]) == (None, "Kauf")
 
 
+def test_codes_of_a_camt_entry_that_its_owner_looks_for_are_kept(tmp_path: Path) -> None:
+    codes = "<Purp><Cd>SALA</Cd></Purp><RtrInf><Rsn><Cd>AC04</Cd></Rsn></RtrInf></TxDtls>"
+    text = CAMT.format(version="02", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    run(put(tmp_path / "a.xml", text.replace("</TxDtls>", codes, 1)))
+
+    details = one("transactions", counterparty="Shop")["details"].splitlines()
+    assert {"Purp Cd: SALA", "RtrInf Rsn Cd: AC04"} <= set(details)
+
+
 def test_long_texts_of_a_camt_batch_are_cut_with_a_receipt(tmp_path: Path) -> None:
     names = "".join(
         f"<TxDtls><RltdPties><Cdtr><Nm>{n:0200}</Nm></Cdtr></RltdPties></TxDtls>"
