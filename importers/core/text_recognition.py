@@ -176,6 +176,8 @@ def _recognize(pages: Iterator[tuple[int, "Image"]], item: ParsedItem) -> Recogn
     folder, deadline = f"{languages.folder}/", time.monotonic() + seconds
     try:
         with PyTessBaseAPI(folder, languages.names, psm=PSM.AUTO) as tesseract:
+            # To stderr: Tesseract crashes if it cannot open the file for its messages.
+            tesseract.SetVariable("debug_file", "")
             for count, page in pages:
                 total = count
                 tesseract.SetImage(page)

@@ -7,6 +7,7 @@ import sys
 from base64 import b64encode
 from email.message import EmailMessage
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,8 +60,32 @@ def write(folder: Path, **files: bytes) -> Path:
     return export
 
 
+def dotted_page() -> "Image":
+    """Return a page that Tesseract writes a message about: its dots may belong to letters."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    picture = Image.new("L", (1000, 480), "white")
+    draw = ImageDraw.Draw(picture)
+    for y in range(10, 480, 60):
+        draw.text((40, y), SENTENCE, font=ImageFont.load_default(size=30), fill="black")
+    numbers = Random(2)  # noqa: S311 - the same dots each time
+    for _ in range(300):
+        x, y = numbers.randrange(1000), numbers.randrange(480)
+        draw.rectangle((x, y, x + 2, y + 2), fill="black")
+    return picture
+
+
 def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tesserocr", None)
+
+
+@pytest.mark.subprocess
+def test_messages_of_tesseract_do_not_end_the_import(world: "World", tmp_path: Path) -> None:
+    run(write(tmp_path, dots_png=saved("PNG", dotted_page())))
+
+    assert receipts() == {("text_recognized", "dots.png")}
+    (record,) = (each for each in records("documents") if each["title"] == "dots.png")
+    assert "boiler" in record["text"]
 
 
 @pytest.mark.subprocess
