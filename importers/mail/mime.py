@@ -72,6 +72,8 @@ _WORDS = re.compile(rb"^[^\r\n]*[!-~] +[!-~][^\r\n]*$", re.M)
 _BLANK_LINE = re.compile(rb"\n[ \t]+\r?\n(?![!-9;-~]+:|[ \t\r\n])")
 """A line of blanks before one that is no field: it ends the header, too."""
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
+_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+"""Control characters that no text has; ISO-2022 has escapes."""
 
 
 class HeaderFields:
@@ -630,8 +632,9 @@ def _is_stub(plain: list[DisplayedText], html: list[DisplayedText]) -> bool:
 def _is_attachment(part: MimePart) -> bool:
     if part.disposition == "attachment" or part.filename:
         return True
-    is_displayed = part.media_type in _DISPLAYED_TYPES or part.media_type.startswith("multipart/")
-    return part.depth > 0 and not is_displayed
+    if part.media_type in _DISPLAYED_TYPES or part.media_type.startswith("multipart/"):
+        return False
+    return part.depth > 0 or bool(_BINARY.search(part.content))
 
 
 def _text(part: MimePart) -> DisplayedText:

@@ -145,6 +145,24 @@ def test_name_of_an_attachment(tmp_path: Path, disposition: str) -> None:
     assert [record["filename"] for record in records("attachments")] == ["Höhe.bin"]
 
 
+@pytest.mark.parametrize(
+    ("body", "text", "files"),
+    [
+        ("R0lGODlhAQABAAAAACw=", "", ["image/gif"]),  # GIF89a and zeros
+        ("SGVsbG8gRXZh", "Hello Eva", []),
+    ],
+)
+def test_mail_of_a_single_file_has_an_attachment(
+    tmp_path: Path, body: str, text: str, files: list[str]
+) -> None:
+    raw = mail(body, Content_Type="image/gif", Content_Transfer_Encoding="base64")
+
+    message = import_mail(tmp_path, raw)
+
+    assert (message["body_text"] or "", message["has_attachments"]) == (text, bool(files))
+    assert [record["media_type"] for record in records("attachments")] == files
+
+
 def test_digest_has_messages(tmp_path: Path) -> None:
     body = "--X\r\n\r\nSubject: one\r\n\r\nfirst\r\n--X\r\n\r\nSubject: two\r\n\r\nsecond\r\n--X--"
 
