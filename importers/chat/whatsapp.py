@@ -289,7 +289,8 @@ def _read_chat(file: ExportFile, *, media: dict[str, ExportFile], options: Optio
         keys.start_group((message.date, message.time))
         sent_at = clock.next(sent_at)
         author, text = author_and_text(message.author, message.text)
-        message = message._replace(author=author, text=text)
+        shown = author and author.rstrip(_INVISIBLE_MARKS)
+        message = message._replace(author=shown, text=text)
         key = keys.key(conversation.id, message.date, message.time, author, text)
         parse = partial(
             _message,

@@ -222,6 +222,14 @@ def test_telegram_messages_without_text(
     assert (record["text"], record["kind"]) == (text, kind)
 
 
+def test_number_as_author_has_no_invisible_marks(tmp_path: Path) -> None:
+    path = chat(tmp_path, "22/11/2026, 20:30 - \u202a+44\xa07961\xa0427361\u202c: hi")
+
+    (message,) = read_stream("whatsapp", path, "messages")
+
+    assert (message["author"], message["text"]) == ("+44 7961 427361", "hi")
+
+
 def test_empty_message_has_its_author_and_no_text(tmp_path: Path) -> None:
     path = chat(
         tmp_path,
