@@ -81,6 +81,7 @@ class Recurrence:
     added: frozenset[datetime] = frozenset()
     excluded: frozenset[datetime] = frozenset()
     excluded_days: frozenset[date] = frozenset()
+    is_all_day: bool = False
 
 
 class UnsupportedRuleError(Exception):
@@ -197,7 +198,7 @@ class _Rule:
                 del parts["INTERVAL"]
             # Some phones write a COUNT of -1 for series without an end.
             count = max(0, int(parts.pop("COUNT", "0"))) or None
-            last = _parse_until(parts.pop("UNTIL", None), recurrence.zone)
+            last = _parse_until(parts.pop("UNTIL", None), recurrence)
             never_occurs = _never_occurs(parts)
         except (ValueError, KeyError) as error:
             raise UnsupportedRuleError from error
@@ -262,15 +263,20 @@ def _never_occurs(parts: Mapping[str, str]) -> bool:
     return bool(days) and min(days) > max(MAX_DAYS[month] for month in months or MAX_DAYS)
 
 
-def _parse_until(until: str | None, zone: tzinfo) -> datetime | None:
+def _parse_until(until: str | None, recurrence: Recurrence) -> datetime | None:
     """Return the time after which no occurrence starts. Raises ``ValueError``."""
     if until is None:
         return None
+    zone = recurrence.zone
     for date_format, until_zone in (("%Y%m%dT%H%M%SZ", UTC), ("%Y%m%dT%H%M%S", zone)):
         try:
-            return datetime.strptime(until, date_format).replace(tzinfo=until_zone)
+            time = datetime.strptime(until, date_format).replace(tzinfo=until_zone)
         except ValueError:
             continue
+        # Exchange writes the midnight of the last day in UTC, which east of it is an evening.
+        is_midnight = time.hour > 12 and time.minute % 15 == time.second == 0
+        is_evening = recurrence.is_all_day and date_format.endswith("Z") and is_midnight
+        return time + timedelta(hours=12) if is_evening else time
     day = datetime.strptime(until[:8], "%Y%m%d")  # noqa: DTZ007 - the zone follows
     return day.replace(hour=23, minute=59, second=59, tzinfo=zone)
 

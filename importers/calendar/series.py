@@ -412,6 +412,7 @@ def _expand_event(
         frozenset(added),
         frozenset(to_aware(time, zone=zone) for time in excluded),
         frozenset(_excluded_days(excluded, calendar.zones.floating, is_all_day=times.is_all_day)),
+        times.is_all_day,
     )
     expansion = expand(recurrence, window=calendar.window, max_steps=max_steps)
     return expansion, {start: length for start, length in added.items() if length is not None}

@@ -215,3 +215,22 @@ def test_name_of_a_zone_may_have_commas(tmp_path: Path) -> None:
         ("07-02 02:00", "07-02 02:00")
     ]
     assert receipts() == set()
+
+
+@pytest.mark.parametrize(
+    ("until", "last"),
+    [
+        ("20260121T230000Z", "2026-01-22"),  # midnight in Berlin
+        ("20260121T050000Z", "2026-01-21"),  # midnight in New York
+        ("20260121T235959Z", "2026-01-21"),
+        ("20260121T230000", "2026-01-21"),
+        ("20260121", "2026-01-21"),
+    ],
+)
+def test_all_day_series_ends_with_the_day_that_exchange_means(
+    tmp_path: Path, until: str, last: str
+) -> None:
+    rule = f"RRULE:FREQ=DAILY;UNTIL={until}"
+    import_text(tmp_path, calendar(event("DTSTART;VALUE=DATE:20260119", rule)))
+
+    assert max(record["start_day"] for record in records("events")) == last
