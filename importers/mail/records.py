@@ -99,6 +99,8 @@ def parse_message(raw: bytes, metadata: MailboxMetadata) -> ParsedItem:
     key = message_key(raw, root)
     if stray := root.headers.stray_lines:
         item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=f"header: {decode(stray[0])[:60]}")
+    if len(root.headers.addresses("from")) > 1:
+        item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=f"from: {root.headers.raw('from')[:60]}")
     add_message(item, root.headers, select_body(root), metadata, key=key, size=len(raw))
     return item
 

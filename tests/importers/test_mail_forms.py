@@ -87,6 +87,13 @@ def test_address_without_angle_brackets(
     assert message["cc"] == [address or name, "d@x.org"]
 
 
+def test_further_authors_of_a_mail_have_a_receipt(tmp_path: Path) -> None:
+    message = import_mail(tmp_path, mail(From="Eva <eva@x.org>, Jo <jo@x.org>"))
+
+    assert message["from_email"] == "eva@x.org"
+    assert receipts() == {("partly_imported", "a.eml")}
+
+
 def test_all_fields_of_recipients_count(tmp_path: Path) -> None:
     raw = mail(
         "hi", "To: a@x.org, Bob @ Work <b@x.org>", "To: c@x.org", "Cc: d@x.org", "Cc: e@x.org"
