@@ -240,9 +240,9 @@ def _change_of_end(grant: Grant, forms: DraftForms) -> str:
     now = (
         "it does not expire"
         if grant.expires_at is None
-        else f"until {format_day(grant.expires_at)}"
+        else f"it expires on {format_day(grant.expires_at)}"
     )
-    return f"Access ends on {format_day(end)}. Now {now}."
+    return f"Access will expire on {format_day(end)}. Currently, {now}."
 
 
 def _changes(grant: Grant, forms: DraftForms) -> list[StreamDifference]:

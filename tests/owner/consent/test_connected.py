@@ -160,7 +160,7 @@ def test_narrowing_keeps_the_end_of_access_unless_the_owner_changes_it(
     assert "Access does not expire." in counted.text
     counted.form.fill("terms-expires", "30")
     end = timezone.now() + dt.timedelta(days=30)
-    change = f"Access ends on {end.day} {end:%B %Y}. Now it does not expire."
+    change = f"Access will expire on {end.day} {end:%B %Y}. Currently, it does not expire."
 
     assert change not in counted.text
     assert change in alice.press(counted.form, "decision", "review").text
