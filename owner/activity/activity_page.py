@@ -114,14 +114,13 @@ def amounts(reading: Reading, names: Names) -> list[tuple[str, str]]:
 
 
 def period(reading: Reading) -> str:
-    """Return ``between 9:12 and 9:20`` or ``at 9:12``."""
+    """Return ``between 09:12 and 09:20`` or ``at 09:12``."""
     first, last = _clock(reading.first), _clock(reading.last)
     return f"at {first}" if first == last else f"between {first} and {last}"
 
 
 def _clock(moment: datetime) -> str:
-    local = timezone.localtime(moment)
-    return f"{local.hour}:{local:%M}"
+    return f"{timezone.localtime(moment):%H:%M}"
 
 
 def calls(reading: Reading) -> str:

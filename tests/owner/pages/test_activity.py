@@ -74,7 +74,7 @@ def test_a_reading_is_told_in_words_and_opens_to_the_records(
     page = alice.open(PAGE)
     [(said, to)] = lines(alice)
     found = int(re.search(r"read (\d+) messages", said).group(1))  # type: ignore[union-attr]
-    assert f"Bob read {found} messages from Personal mail between 9:12 and 9:20," in said
+    assert f"Bob read {found} messages from Personal mail between 09:12 and 09:20," in said
     assert said.endswith("in three searches and one list.")
     assert "Tuesday, 24 November 2026" in page.text
 
@@ -118,9 +118,9 @@ def test_readings_are_separated_by_pauses_and_days(
         key = "m2" if moment == "24T10:01" else "m1"
         world.get(RECORD.replace("m1", key), connection_id=PERSONAL)
     assert [said for said, _ in lines(alice)] == [
-        "Bob read 1 message from Personal mail at 0:10, in one single record.",
+        "Bob read 1 message from Personal mail at 00:10, in one single record.",
         "Bob read 2 messages from Personal mail between 10:00 and 10:01, in two single records.",
-        "Bob read 1 message from Personal mail between 9:00 and 9:29, in two single records.",
+        "Bob read 1 message from Personal mail between 09:00 and 09:29, in two single records.",
     ]
 
 
@@ -133,7 +133,7 @@ def test_days_and_times_are_in_the_zone_of_the_owner(
         world.get(RECORD, connection_id=PERSONAL)
     page = alice.open(PAGE)
     assert [said.split(" at ")[1] for said, _ in lines(alice)] == [
-        "0:10, in one single record.", "23:50, in one single record."
+        "00:10, in one single record.", "23:50, in one single record."
     ]  # fmt: skip
     assert "Wednesday, 25 November 2026" in page.text
     assert len(lines(alice, f"{PAGE}?day=2026-11-25")) == 1
