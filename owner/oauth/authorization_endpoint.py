@@ -127,7 +127,7 @@ def parse_authorization_details(text: str | None) -> tuple[RequestedAccess, ...]
     except InvalidMembers as error:
         [first, *_] = error.errors(include_url=False, include_input=False)
         member = ".".join(str(each)[:60] for each in ("authorization_details", *first["loc"]))
-        raise InvalidAuthorizationDetailsError(f"{member}: {first['msg']}") from None
+        raise InvalidAuthorizationDetailsError(f"{member}: {first['msg']}.") from None
     return tuple(
         RequestedAccess(
             source_kind=each.source.kind,

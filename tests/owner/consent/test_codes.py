@@ -190,7 +190,7 @@ def test_invalid_request_is_returned_to_the_client_and_described(asking: Asking)
     ):
         answer = told(asking.ask(**wrong))
         assert (answer["error"], answer["state"], answer["iss"]) == (error, "xyz", ORIGIN), wrong
-        assert answer["error_description"], wrong
+        assert answer["error_description"].endswith("."), wrong
         if wrong.get("code_challenge"):
             assert "code_challenge" in answer["error_description"]
 
