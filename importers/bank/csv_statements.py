@@ -7,7 +7,7 @@ of a booking has is kept under its header.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -275,7 +275,7 @@ class _Reader:
         return detect_or_answer(name, detect, self._options, self._table.name, self.used)
 
     def _date_order(self, columns: Mapping[str, int], chosen: str | None) -> str:
-        is_japanese = any(map(_JAPANESE.search, self._table.header))
+        is_japanese = _is_japanese(self._table.header)
         last_year = self._options.current_year + 1
         dates = self._table.column(columns["date"])
         return detect_order(dates, last_year=last_year, chosen=chosen, is_japanese=is_japanese)
@@ -480,6 +480,10 @@ def _add_doubt(
         doubt["keys"] = [*doubt["keys"], *keys]
 
 
+def _is_japanese(header: Iterable[str]) -> bool:
+    return any(map(_JAPANESE.search, header))
+
+
 def _sample(files: ExportFiles, options: Options) -> list[FileSample]:
     """Return samples of a few files, those that nobody recognized first."""
     skipped = {name for name, *_ in options.unclaimed}
@@ -507,7 +511,9 @@ def _sample_table(table: CsvTable, file: ExportFile, options: Options) -> FileSa
               for _, cells in table.rows[:MAX_ROWS]],
         columns={name: table.header[index] for name, index in columns.items()},
         readings={
-            "date_order": readings_by_order(map(normalize, dates)),
+            "date_order": readings_by_order(
+                map(normalize, dates), is_japanese=_is_japanese(table.header)
+            ),
             "decimal": amounts.readings_by_separator(written),
         },
     )  # fmt: skip

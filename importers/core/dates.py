@@ -218,12 +218,16 @@ def _count_steps_back(dates: Sequence[WrittenDate], order: str) -> int:
     return sum(1 for before, after in pairwise(days) if after < before)
 
 
-def readings_by_order(texts: Iterable[str]) -> dict[str, str]:
-    """Return what the date that has the most readings is in each order; ISO dates have one."""
+def readings_by_order(texts: Iterable[str], *, is_japanese: bool = False) -> dict[str, str]:
+    """Return what the date that has the most readings is in each order; ISO dates have one.
+
+    The order of the era Reiwa is for Japanese exports only.
+    """
+    orders = [order for order in _POSITIONS if is_japanese or order != "reiwa"]
     dates = {written: None for text in texts if (written := parse_written_date(text))}
     found: dict[str, str] = {}
     for written in islice(dates, MAX_DATES):
-        days = {order: to_date(written, order) for order in _POSITIONS}
+        days = {order: to_date(written, order) for order in orders}
         readings = {
             order: f"{_join(written)} → {day:%-d %B %Y}" for order, day in days.items() if day
         }

@@ -126,6 +126,7 @@ def test_what_only_the_owner_knows_is_asked(
     page = send(alice, "WhatsApp Chat with Jonas.txt", CHAT)
     assert "does the day come first, or the month" in page.text
     assert "3/4/26" in page.text.replace("03/04/26", "3/4/26")
+    assert "Reiwa" not in page.text
     still = alice.press(page.form, "start")
     assert "does the day come first, or the month" in still.text
 
@@ -171,6 +172,14 @@ def test_questions_about_a_bank_table_are_answered_on_the_page(
     assert sorted(each["amount"] for each in stored) == sorted(expected)
     if field == "date_order":
         assert {each["date"] for each in stored} == {"2026-01-02", "2026-03-04"}
+
+
+def test_years_of_the_era_reiwa_are_offered_for_a_japanese_table(
+    world: "World", alice: Browser, imports: ImportWorker
+) -> None:
+    page = send(alice, "giro.csv", "日付,取引先,金額\n08.01.02,A,-150\n".encode())
+
+    assert "Year of the era Reiwa first: 08.01.02 → 2 January 2026" in page.text
 
 
 def test_columns_of_a_table_are_chosen_from_menus_beside_its_rows(
