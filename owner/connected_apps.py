@@ -16,6 +16,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from evidence.access.grant_lifecycle import open_requests
 from evidence.access.grant_states import (
@@ -150,12 +151,14 @@ def unseen_alerts(request: HttpRequest) -> dict[str, Any]:
 
 @owner_posts
 def acknowledge_alert(request: HttpRequest) -> HttpResponse:
-    """Mark an alert as seen; the grant that it is about does not change."""
+    """Mark an alert as seen, and return to the page that showed it. Its grant does not change."""
     alert_id = request.POST.get("alert", "")
     if not (alert_id.isascii() and alert_id.isdigit() and len(alert_id) <= 18):
         raise Http404
     mark_alert_seen(int(alert_id), owner_id=current_owner(), now=timezone.now())
-    return redirect("connected-apps")
+    page = request.POST.get("next", "")
+    is_ours = url_has_allowed_host_and_scheme(page, {request.get_host()}, request.is_secure())
+    return redirect(page if is_ours else "connected-apps")
 
 
 @dataclass(frozen=True, slots=True)
