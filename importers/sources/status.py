@@ -97,9 +97,9 @@ def problem_line(account: SourceAccount) -> str | None:
         return None
     text = ProblemCode(account.problem["code"]).text
     since = datetime.fromisoformat(account.problem["since"])
-    detail = f" ({account.problem['detail']})" if account.problem["detail"] else ""
+    problem = _with_detail(text.problem, account.problem["detail"])
     return (
-        f"{text.problem}{detail} Since {since:%A, %-d %B, %H:%M} UTC. The cause is {text.side}."
+        f"{problem} Since {since:%A, %-d %B, %H:%M} UTC. The cause is {text.side}."
         f" {text.next_step}"
     )
 
@@ -107,8 +107,11 @@ def problem_line(account: SourceAccount) -> str | None:
 def explain(error: SourceError) -> str:
     """Return what is wrong and what to do, for an error at once."""
     text = error.code.text
-    detail = f" ({error.detail})" if error.detail else ""
-    return f"{text.problem}{detail} {text.next_step}"
+    return f"{_with_detail(text.problem, error.detail)} {text.next_step}"
+
+
+def _with_detail(problem: str, detail: str) -> str:
+    return f"{problem.removesuffix('.')} ({detail})." if detail else problem
 
 
 def result_line(account: SourceAccount) -> str | None:

@@ -197,9 +197,9 @@ def test_ended_sign_in_asks_the_owner_and_loses_nothing(
     response = http.get(answer_url(provider.sign_in(link(again))))
     run_sync(pk)
 
-    assert "The provider ended the sign-in. (invalid_grant) Since" in page
+    assert "The provider ended the sign-in (invalid_grant). Since" in page
     assert "Sign in again" in page
-    assert "The provider ended the sign-in." in home
+    assert "The provider ended the sign-in (invalid_grant)." in home
     assert before["refresh_token"].startswith("refresh-1")
     assert response.headers["Location"] == f"/accounts/{pk}"
     assert credential(pk)["refresh_token"].startswith("refresh-2")
@@ -328,7 +328,7 @@ def test_failed_sign_in_connects_nothing(
     answer = begin(http, server, provider)
     user = http.get(answer_url(answer), follow=True).content.decode()
 
-    assert "The provider refused the client. (invalid_client)" in secret
+    assert "The provider refused the client (invalid_client)." in secret
     assert "The mail server refused the sign-in." in user
     assert not SourceAccount.unscoped.exists()
 
@@ -426,7 +426,7 @@ def test_token_address_must_not_be_private_without_permission(
 
     page = http.get(answer_url(answer), follow=True).content.decode()
 
-    assert "The server has a private address." in page
+    assert "The server has a private address" in page
     assert connected == provider.forms == []
 
 

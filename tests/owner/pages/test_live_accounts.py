@@ -111,7 +111,7 @@ def test_wrong_password_is_said_at_once_and_nothing_is_created(
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"allows_private": ""}, "The server has a private address."),
+        ({"allows_private": ""}, "The server has a private address"),
         ({"host": ""}, "Enter the server."),
         ({"host": "", "user": "ida@hotmail.com"}, "Microsoft has no app passwords"),
         ({"port": "x"}, "port takes a number"),
@@ -311,7 +311,7 @@ def test_owner_confirms_another_server_before_it_gets_the_password(
     http.post(address, answer | {"connection": ""})
     account = SourceAccount.unscoped.get()
 
-    assert f"leads to another server, which got no password. ({other})" in asked
+    assert f"leads to another server, which got no password ({other})." in asked
     assert f'name="hosts" value="{other}"' in asked
     assert "<legend>Other servers that may get the password or link</legend>" in asked
     assert PASSWORD not in asked + chosen
