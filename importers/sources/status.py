@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.utils import timezone
+
 from evidence.advisory_locks import is_locked
 from evidence.models.connections import Connection
 from importers.core.source import ProblemCode, SourceError
@@ -82,7 +84,7 @@ def question(account: SourceAccount) -> str | None:
     )
     since = datetime.fromisoformat(account.held_deletions["since"])
     return (
-        f"The account no longer has {losses}, since {since:%A, %-d %B}. Nothing is deleted here"
+        f"The account no longer has {losses}, since {timezone.localtime(since):%A, %-d %B}. Nothing is deleted here"
         " until you choose."
     )
 
@@ -96,12 +98,9 @@ def problem_line(account: SourceAccount) -> str | None:
     if account.problem is None:
         return None
     text = ProblemCode(account.problem["code"]).text
-    since = datetime.fromisoformat(account.problem["since"])
+    since = _format_time(datetime.fromisoformat(account.problem["since"]))
     problem = _with_detail(text.problem, account.problem["detail"])
-    return (
-        f"{problem} Since {since:%A, %-d %B, %H:%M} UTC. The cause is {text.side}."
-        f" {text.next_step}"
-    )
+    return f"{problem} Since {since}. The cause is {text.side}. {text.next_step}"
 
 
 def explain(error: SourceError) -> str:
@@ -112,6 +111,11 @@ def explain(error: SourceError) -> str:
 
 def _with_detail(problem: str, detail: str) -> str:
     return f"{problem.removesuffix('.')} ({detail})." if detail else problem
+
+
+def _format_time(moment: datetime) -> str:
+    """Return ``30 November 2026, 18:03 JST``, in the owner's time zone on pages."""
+    return f"{timezone.localtime(moment):%-d %B %Y, %H:%M %Z}"
 
 
 def result_line(account: SourceAccount) -> str | None:
@@ -143,7 +147,7 @@ def next_run(account: SourceAccount, *, now: datetime) -> str:
         return "not before you sign in" if is_signed_out else "not without a password"
     if is_locked(lock_name(account.connection_id)):
         return "running now"
-    at = "now" if account.due_at <= now else f"{account.due_at:%-d %B, %H:%M} UTC"
+    at = "now" if account.due_at <= now else _format_time(account.due_at)
     if outcome.is_reached(account, now=now):
         return f"{at}: the limit of {account.settings[outcome.SETTING]:,} MB a day is reached"
     return at
@@ -154,7 +158,7 @@ def status_lines(account: SourceAccount, *, now: datetime) -> Iterator[str]:
     yield f"{account.connection.display_name} ({account.connection_id}), {account.source_name}"
     yield f"  {count_items(account.connection_id):,} items known"
     last = account.succeeded_at
-    yield f"  last read: {f'{last:%-d %B %Y, %H:%M} UTC' if last else 'never'}"
+    yield f"  last read: {_format_time(last) if last else 'never'}"
     yield f"  next run: {next_run(account, now=now)}"
     if skipped := skipped_line(account):
         yield f"  not read: {skipped}"

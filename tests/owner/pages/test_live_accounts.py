@@ -1,13 +1,14 @@
 """Live accounts on the owner's pages: connect, look, sync now, pause, and remove the password."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.test import Client as HttpClient
 from django.utils import timezone
 
 from evidence.models.connections import Connection
+from evidence.models.owners import Owner
 from importers.authoring.https_server import HttpsServer, https_server
 from importers.models import SourceAccount
 from tests.importers.cutting_proxy import cutting_proxy
@@ -89,6 +90,21 @@ def test_owner_connects_a_mailbox_and_sees_what_came(http: HttpClient, server: D
     assert "Sync now" in shown
     assert PASSWORD not in page + shown
     assert USER in http.get("/accounts").content.decode()
+
+
+def test_times_of_an_account_are_in_the_zone_of_the_owner(
+    http: HttpClient, server: Dovecot
+) -> None:
+    account = connect(http, server)
+    Owner.unscoped.update(time_zone="Asia/Tokyo")
+    night = datetime(2030, 1, 1, 20, 0, tzinfo=UTC)
+    problem = {"code": "unreachable", "detail": "", "since": night.isoformat()}
+    SourceAccount.unscoped.update(due_at=night, problem=problem)
+
+    page = http.get(f"/accounts/{account.pk}").content.decode()
+
+    assert "<dt>Next</dt><dd>2 January 2030, 05:00 JST</dd>" in page
+    assert "Since 2 January 2030, 05:00 JST." in page
 
 
 def test_owner_is_asked_for_their_addresses(http: HttpClient, server: Dovecot) -> None:
