@@ -97,9 +97,9 @@ class ChoiceForm(forms.Form):
             del self.fields["is_mirror"]
         named = []
         for each in found:
-            title = "Inbox" if each.title.lower() == "inbox" else each.title
+            title = _container_title(each.title)
             label = f"{title} ({each.items:,})" if each.items else title
-            named.append((each.name, escape_invisible(label)))
+            named.append((each.name, label))
         set_choices(self, "containers", named)
         self.initial.setdefault("containers", [each.name for each in found if each.is_usual])
         if connections is None or not names_senders(source.declaration):
@@ -109,6 +109,10 @@ class ChoiceForm(forms.Form):
             return
         choices = [(each.connection_id, each.display_name) for each in connections]
         set_choices(self, "connection", [(NEW, "A new connection"), *choices])
+
+
+def _container_title(title: str) -> str:
+    return "Inbox" if title.lower() == "inbox" else escape_invisible(title)
 
 
 def seal_draft(details: AccountDetails, found: Sequence[Container]) -> str:
@@ -353,7 +357,7 @@ def _card(account: SourceAccount, now: datetime) -> dict[str, Any]:
         "name": account.connection.display_name,
         "source": account.connection.source.display_name,
         "server": str(account.settings.get("host", "")),
-        "containers": [escape_invisible(titles.get(each, each)) for each in containers],
+        "containers": [_container_title(titles.get(each, each)) for each in containers],
         "is_mirror": account.is_mirror,
         "is_paused": status.is_paused(account),
         "has_password": account.credential is not None,

@@ -87,6 +87,7 @@ def test_owner_connects_a_mailbox_and_sees_what_came(http: HttpClient, server: D
     assert "Inbox (2)" in page
     assert "Archive (1)" in page
     assert "2 new, 0 changed, 0 deleted" in shown
+    assert "<bdi>Inbox</bdi>" in shown
     assert "Sync now" in shown
     assert PASSWORD not in page + shown
     assert USER in http.get("/accounts").content.decode()
