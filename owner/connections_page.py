@@ -210,6 +210,9 @@ class KeepForm(forms.Form):
         return {name: said[f"days_{number}"] for number, name in enumerate(self.streams)}
 
 
+OLDER_ERASED = "Older records are erased within the hour, and every hour after."
+
+
 @owner_required
 def keep(request: HttpRequest) -> HttpResponse:
     """Shows the periods, and sets them."""
@@ -222,7 +225,8 @@ def keep(request: HttpRequest) -> HttpResponse:
     if data is not None and form.is_valid():
         for stream, days in form.days.items():
             set_retention(connection.pk, stream=stream, days=days, now=timezone.now())
-        messages.success(request, "What is older is erased within the hour, and every hour after.")
+        is_limited = any(form.days.values())
+        messages.success(request, OLDER_ERASED if is_limited else "All records are kept.")
         return redirect("connection", connection.pk)
     context = {
         "here": "connections",

@@ -140,7 +140,7 @@ def test_how_long_records_are_kept_is_set_stream_by_stream(world: World, alice: 
     form = page.form
     form.fill("days_0", "400")
     form.fill("days_1", "30")
-    alice.press(form)
+    assert "Older records are erased within the hour" in alice.press(form).text
     assert retention_periods(PERSONAL) == {"": 400, "messages": 30}
     form = alice.open(page.address).form
     assert form.values("days_1") == ["30"]
@@ -150,3 +150,6 @@ def test_how_long_records_are_kept_is_set_stream_by_stream(world: World, alice: 
     assert refused.errors == ["Ensure this value is greater than or equal to 1."]
     assert retention_periods(PERSONAL) == {"": 400, "messages": 30}
     assert timezone.now() > NOW
+    form.fill("days_1", "")
+    assert "All records are kept." in alice.press(form).text
+    assert retention_periods(PERSONAL) == {}
