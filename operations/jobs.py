@@ -300,10 +300,11 @@ class _Lane:
                 job.stop()
 
     def _take_due(self) -> None:
-        if self.running and time.monotonic() - self._looked_at < LOOK_SECONDS:
+        free = {job.name: job for job in self.jobs if job.name not in self.running}
+        # Without a query where nothing is free: a backup has the connection to itself, for COPY.
+        if not free or (self.running and time.monotonic() - self._looked_at < LOOK_SECONDS):
             return
         self._looked_at = time.monotonic()
-        free = {job.name: job for job in self.jobs if job.name not in self.running}
         for name, due_at in _query(TAKE, self.worker.id, LEASE_SECONDS, list(free)):
             self.lost.discard(name)
             self.running[name] = _Run(free[name], due_at, iter(free[name].steps()))

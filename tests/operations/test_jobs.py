@@ -82,6 +82,21 @@ def test_jobs_of_a_lane_take_turns_and_lanes_do_not_wait() -> None:
     assert "bb" not in both
 
 
+def test_job_alone_in_its_lane_may_read_a_copy_between_its_steps() -> None:
+    is_done = threading.Event()
+
+    def steps() -> Iterator[int]:
+        statement = "COPY (SELECT generate_series(1, 3)) TO STDOUT"
+        with connection.cursor() as cursor, cursor.copy(statement) as rows:
+            for _ in rows:
+                time.sleep(2 * jobs.LOOK_SECONDS)
+                yield 1
+        is_done.set()
+
+    with jobs.run_jobs([Job(name="copying", lane="one", steps=steps, pause=600)]):
+        assert is_done.wait(PATIENCE)
+
+
 def test_failed_job_runs_again_and_its_text_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
