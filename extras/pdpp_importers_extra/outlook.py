@@ -214,6 +214,7 @@ def _headers(message: MapiMessage) -> HeaderFields:
         "from": author,
         "to": _recipients(message, kind=1),
         "cc": _recipients(message, kind=2),
+        "bcc": _recipients(message, kind=3),
         "subject": _subject(properties),
         "date": "" if sent_at is None else format_datetime(sent_at),
     }

@@ -232,6 +232,8 @@ def _people(headers: HeaderFields) -> dict[str, Any]:
         "from_email": address.lower() or None,
         "to": _addresses(headers, "to"),
         "cc": _addresses(headers, "cc"),
+        "bcc": _addresses(headers, "bcc"),
+        "reply_to": _addresses(headers, "reply-to"),
     }
 
 

@@ -96,13 +96,15 @@ def test_further_authors_of_a_mail_have_a_receipt(tmp_path: Path) -> None:
 
 def test_all_fields_of_recipients_count(tmp_path: Path) -> None:
     raw = mail(
-        "hi", "To: a@x.org, Bob @ Work <b@x.org>", "To: c@x.org", "Cc: d@x.org", "Cc: e@x.org"
-    )
+        "hi", "To: a@x.org, Bob @ Work <b@x.org>", "To: c@x.org", "Cc: d@x.org", "Cc: e@x.org",
+        "Bcc: f@x.org", "Reply-To: Desk <desk@x.org>",
+    )  # fmt: skip
 
     message = read_mail(tmp_path, raw)
 
     assert message["to"] == ["a@x.org", "b@x.org", "c@x.org"]
     assert message["cc"] == ["d@x.org", "e@x.org"]
+    assert (message["bcc"], message["reply_to"]) == (["f@x.org"], ["desk@x.org"])
 
 
 @pytest.mark.parametrize(
