@@ -43,6 +43,12 @@ PER_PERIOD = {"minute": "per minute", "hour": "per hour", "day": "per day"}
 UNITS = {"calls": ("Calls", 1), "records": ("Records", 1), "bytes": ("Kilobytes", 1_000)}
 """The label of each measure, and how many of it one unit on the page is."""
 MAX_LIMIT = 10**12
+LIMIT_ERRORS = {
+    "min_value": "At least 1.",
+    "max_value": "Too large.",
+    "invalid": "Not a number.",
+}
+"""Short, because they stand in the cells of a table."""
 
 
 def limit_field_name(measure: str, period: str) -> str:
@@ -57,6 +63,7 @@ def _limit_field(measure: str, period: str) -> forms.IntegerField:
         min_value=1,
         max_value=MAX_LIMIT,
         label=label,
+        error_messages=LIMIT_ERRORS,
         widget=forms.NumberInput(
             attrs={"aria-label": label, "placeholder": "none", "class": "limit"}
         ),

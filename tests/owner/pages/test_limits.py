@@ -56,6 +56,15 @@ def test_limits_of_any_grant_open_from_its_card(
     assert limits_form(alice.open(address.removesuffix("#limits")))
 
 
+def test_the_message_about_a_wrong_limit_is_short(world: World, alice: Browser) -> None:
+    form = limits_form(alice.open(at("grant", world.grants["bob"][0].pk)))
+    form.fill("max_calls_minute", "0")
+    form.fill("max_calls_hour", "1" * 14)
+    form.fill("max_calls_day", "many")
+
+    assert alice.press(form).errors == ["At least 1.", "Too large.", "Not a number."]
+
+
 def test_opening_the_address_of_the_form_keeps_the_limits(world: World, alice: Browser) -> None:
     grant_id = world.grants["bob"][0].pk
     form = limits_form(alice.open(at("grant", grant_id)))
