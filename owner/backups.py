@@ -37,9 +37,7 @@ def backups_page(request: HttpRequest) -> HttpResponse:
         if can_back_up:
             schedule.back_up_now(current_owner(), now=timezone.now())
             jobs.notify()
-            messages.success(
-                request, "A backup starts within a few seconds. This page shows its end."
-            )
+            messages.success(request, "Backup requested. This page shows when it is done.")
         else:
             messages.error(request, "Create a recovery key and choose a folder first.")
         return redirect("backups")
@@ -175,9 +173,7 @@ def drill_page(request: HttpRequest, number: int) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         schedule.request_drill(copy, form.file_key)
         jobs.notify()
-        messages.success(
-            request, "The drill starts within a few seconds. This page shows its result."
-        )
+        messages.success(request, "Drill requested. This page shows its result.")
         return redirect("backups")
     context = {"here": "backups", "form": form, "copy": copy}
     return render(request, "owner/backups/drill.html", context)

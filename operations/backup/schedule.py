@@ -356,10 +356,11 @@ def _first_step(plan: BackupPlan) -> str:
 def notices(plan: BackupPlan, copies: Sequence[BackupCopy], *, now: datetime) -> list[str]:
     """Return what needs the owner, as sentences without text of a record."""
     last = latest(plan, copies)
+    is_starting = plan.due_at is not None and plan.due_at <= now < plan.due_at + LATE
     lines = [f"The last backup failed. {plan.problem['text']}"] if plan.problem else []
     if plan.is_paused and plan.hour is not None:
         lines.append("Backups are paused after a restore. Check the schedule and save it.")
-    elif not copies and not lines:
+    elif not copies and not lines and not is_starting:
         lines.append(f"There is no backup yet. {_first_step(plan)}")
     elif plan.hour is not None and last.backup and now - last.backup > LATE:
         lines.append(
