@@ -117,7 +117,8 @@ def owner_required(view: View, *, methods: Sequence[str] = ("GET", "HEAD", "POST
     @wraps(view)
     def inner(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not is_owner(request.user):
-            return redirect_to_login(request.get_full_path())
+            page = request.get_full_path() if "GET" in methods else request.headers.get("Referer")
+            return redirect_to_login(page or "/")
         return with_security_headers(view)(request, *args, **kwargs)
 
     return cast("View", inner)

@@ -111,6 +111,7 @@ MIDDLEWARE = [
     "owner.preferences.middleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "pdpp_site.views.explain_wrong_method",
 ]
 TEMPLATES = [
     {

@@ -5,9 +5,10 @@ Error pages run no query, because the database may have failed.
 
 import secrets
 import sys
+from collections.abc import Callable
 
 from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template.loader import render_to_string
@@ -33,6 +34,7 @@ TITLES = {
 }
 TEXTS = {
     413: "What you sent is larger than this page accepts.",
+    429: "You sent many requests at once, and they are still waiting. Try again in a moment.",
     500: "The server made a mistake. Try again. Its log has details under the request id.",
 }
 """What pages say in other words than the API."""
@@ -42,6 +44,12 @@ class CsrfFailed(ApiException):
     """This form has expired. Go back, reload the page, and send it again."""
 
     code = Code.PERMISSION_ERROR
+
+
+class WrongMethod(ApiException):
+    """This address only receives a form. Open the page and send the form again."""
+
+    code = Code.METHOD_NOT_ALLOWED
 
 
 class Forbidden(ApiException):
@@ -92,6 +100,22 @@ def error_response(request: HttpRequest, error: ApiException) -> HttpResponse:
     if status in (429, 503):
         response["Retry-After"] = error_responses.RETRY_SECONDS
     return response
+
+
+def explain_wrong_method(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Middleware: give the empty 405 of Django's views a text."""
+
+    def explain(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        if not isinstance(response, HttpResponseNotAllowed):
+            return response
+        explained = error_response(request, WrongMethod())
+        explained["Allow"] = response["Allow"]
+        return explained
+
+    return explain
 
 
 @csrf_exempt

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
-from django.contrib.admin.utils import quote
+from django.contrib.admin.utils import quote as quote_key
 from django.contrib.auth.models import User
 from django.urls import URLPattern, URLResolver
 
@@ -78,6 +79,27 @@ def test_strangers_are_sent_to_sign_in(world: World, who: str, method: str) -> N
         assert answer.status_code in (302, 405), address
         place = answer.headers.get("Location", "login")
         assert "login" in place or "logout" in address, address
+
+
+def test_address_of_a_form_only_has_an_error_page(world: World, alice: Browser) -> None:
+    alice.http.defaults["HTTP_ACCEPT"] = "text/html"
+
+    page = alice.open("/people/x/merge")
+
+    assert page.status == 405
+    assert "This address only receives a form. Open the page and send the form again." in page.text
+    assert page.link("Home") == "/"
+
+
+def test_owner_whose_session_ended_returns_to_the_page_of_the_form(world: World) -> None:
+    at = "http://testserver/people/x?sort=name"
+
+    browser = Browser()
+    browser.http.handler.enforce_csrf_checks = False
+
+    answer = browser.http.post("/people/x/merge", headers={"Referer": at})
+
+    assert answer.headers["Location"] == f"/login?next={quote(at, safe='/')}"
 
 
 def test_staff_with_every_permission_are_strangers_too(world: World) -> None:
@@ -160,7 +182,7 @@ def test_what_may_be_added_and_changed_is_little(
     }
 
     added = alice.open(f"/admin/evidence/{model}/add/")
-    row = f"/admin/evidence/{model}/{quote(rows[model])}"
+    row = f"/admin/evidence/{model}/{quote_key(rows[model])}"
     changed = alice.open(f"{row}/change/")
     deleted = alice.open(f"{row}/delete/")
 
