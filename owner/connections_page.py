@@ -288,7 +288,10 @@ class WritableConnectionsForm(forms.Form):
         super().__init__(*args, **kwargs)
         own = Connection.unscoped.exclude(status=Connection.Status.REVOKED)
         rows = own.select_related("source").order_by("display_name", "pk")
-        labels = [(each.pk, f"{each.label}, {each.source.display_name}") for each in rows]
+        labels = [
+            (each.pk, ", ".join(dict.fromkeys((each.label, each.source.display_name))))
+            for each in rows
+        ]
         set_choices(self, "connections", labels)
 
 

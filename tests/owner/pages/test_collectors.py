@@ -2,9 +2,10 @@
 
 import re
 
+from evidence.models.connections import Connection
 from evidence.models.grants import Collector
 from tests.owner.pages.browser import Browser
-from tests.world import World
+from tests.world import BANK, World
 
 PAGE = "/collectors"
 STATE = "/v1/state/mail"
@@ -38,3 +39,12 @@ def test_a_collector_needs_a_name_and_a_connection(world: World, alice: Browser)
 
     assert "Choose a connection." in page.text
     assert not Collector.unscoped.exists()
+
+
+def test_a_connection_named_as_its_source_is_listed_once(world: World, alice: Browser) -> None:
+    Connection.unscoped.filter(pk=BANK).update(display_name="Bank")
+
+    page = alice.open(PAGE).text
+
+    assert "Bank Personal" in page or "Bank Work" in page
+    assert "Bank, Bank" not in page
