@@ -14,6 +14,9 @@ KIND_ORDER = (
     "records", "files", "search texts", "vectors", "history entries", "names in the ledger",
     "imports", "import receipts", "connections", "grants", "tokens", "clients", "accounts",
 )  # fmt: skip
+INTERNAL = {"pieces of files", "stream counters", "counts of people", "counters of people"}
+LABELS = {"names in the ledger": "references in Activity"}
+"""Kinds that receipts store under another name than they show."""
 LEDGER_KEPT = (
     "The ledger of disclosures stays verifiable. It still shows when and to whom records were"
     " shown, but no longer which ones."
@@ -60,18 +63,20 @@ def describe_kept(of: ErasureScope, *, tombstones: bool = True) -> list[str]:
 
 
 def format_counts(counts_by_kind: Mapping[str, int]) -> list[str]:
-    """Format counts as ``1,204 records``, the most important first, without chunks of files."""
-    numbers = {kind: number for kind, number in counts_by_kind.items() if kind != "pieces of files"}
+    """Format counts as ``1,204 records``, the most important first, without internal rows."""
     ranks = {kind: rank for rank, kind in enumerate(KIND_ORDER)}
-    kinds = sorted(numbers, key=lambda kind: (ranks.get(kind, len(ranks)), kind))
-    return [
-        f"{counts_by_kind[kind]:,} {_singular(kind) if counts_by_kind[kind] == 1 else kind}"
-        for kind in kinds
-    ]
+    kinds = sorted(
+        counts_by_kind.keys() - INTERNAL, key=lambda kind: (ranks.get(kind, len(ranks)), kind)
+    )
+    return [_format_count(counts_by_kind[kind], LABELS.get(kind, kind)) for kind in kinds]
+
+
+def _format_count(number: int, kind: str) -> str:
+    return f"{number:,} {_singular(kind) if number == 1 else kind}"
 
 
 def _singular(kind: str) -> str:
-    """Return a kind in the singular: ``names in the ledger`` -> ``name in the ledger``."""
+    """Return a kind in the singular: ``history entries`` -> ``history entry``."""
     return PLURAL_ENDING.sub(lambda match: "y" if match[1] == "ies" else "", kind, count=1)
 
 

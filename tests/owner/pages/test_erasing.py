@@ -97,6 +97,16 @@ def test_a_stream_is_erased_in_the_background_with_progress(world: World, alice:
     assert any(watched.address.startswith(at) for _, at in receipts.links if "erasures/ers" in at)
 
 
+def test_counts_are_in_the_words_of_the_pages(world: World, alice: Browser) -> None:
+    assert world.get("/v1/streams/messages/records", "bob").status == 200
+
+    asked = alice.open(f"/erase?of=connection&connection={PERSONAL}").text
+
+    assert "references in Activity" in asked
+    assert "names in the ledger" not in asked
+    assert "counter" not in asked
+
+
 def test_a_connection_goes_once_it_is_confirmed(world: World, alice: Browser) -> None:
     page = alice.open(f"/connections/{WORK}")
     asked = alice.open(page.link("Erase this connection"))
