@@ -433,6 +433,9 @@ def form_texts(values: Mapping[str, Any]) -> dict[str, str]:
 SESSION_KEY = "account_sign_in"
 """The sign-in that this session began last: the account, the state and the PKCE verifier, sealed."""
 
+ENTERED_KEY = "account_sign_in_entered"
+"""What the owner entered for a sign-in that failed, without its secrets, sealed."""
+
 MAX_CODE_CHARS = 4_096
 TOO_OLD = (
     "This sign-in is too old, was used already, or began in another browser. Start again here."
@@ -482,6 +485,9 @@ def sign_in_form(request: HttpRequest, name: str, provider: str) -> HttpResponse
     if source is None or not source.signs_in or chosen is None:
         raise Http404
     form = ProviderForm(source, chosen, request.POST or None)
+    draft = open_draft(request.session.pop(ENTERED_KEY, ""))
+    if draft is not None and draft[0].source == source:
+        form.initial = draft[0].settings | draft[0].settings[oauth.SETTING]
     if request.method == "POST" and form.is_valid():
         try:
             details = accounts.parse_sign_in(source, provider, form_texts(form.cleaned_data))
@@ -544,7 +550,7 @@ def signed_in(request: HttpRequest) -> HttpResponse:
     details = draft[0]
     if "error" in request.GET:
         messages.error(request, REFUSALS.get(request.GET["error"], REFUSED))
-        return _start(details, begun)
+        return _start(request, details, begun)
     try:
         credential = oauth.exchange_code(
             details.settings,
@@ -557,7 +563,7 @@ def signed_in(request: HttpRequest) -> HttpResponse:
         found = accounts.list_containers(details, now=timezone.now())
     except SourceError as error:
         messages.error(request, escape_invisible(status.explain(error)))
-        return _start(details, begun)
+        return _start(request, details, begun)
     if not begun["connection_id"]:
         return choose(request, details.source, (details, found))
     account = account_store.find_account(begun["connection_id"], owner_id=current_owner())
@@ -568,11 +574,12 @@ def signed_in(request: HttpRequest) -> HttpResponse:
     return redirect("account", account.connection_id)
 
 
-def _start(details: AccountDetails, begun: Mapping[str, str]) -> HttpResponse:
-    """Return to the page where the sign-in began."""
+def _start(request: HttpRequest, details: AccountDetails, begun: Mapping[str, str]) -> HttpResponse:
+    """Return to the page where the sign-in began, with what was entered there."""
     if begun["connection_id"]:
         return redirect("account", begun["connection_id"])
     provider = details.settings[oauth.SETTING]["provider"]
+    request.session[ENTERED_KEY] = seal_draft(replace(details, credential={}), ())
     return redirect("account-sign-in", details.source.name, provider)
 
 

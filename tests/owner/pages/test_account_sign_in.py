@@ -316,6 +316,9 @@ def test_error_of_the_provider_is_told_in_words(
     assert said in page.content.decode()
     assert "<script>" not in page.content.decode()
     assert page.request["PATH_INFO"] == FORM
+    for entered in (USER, CLIENT_ID, f"{provider.url}token", str(server.port), "offline_access"):
+        assert entered in page.content.decode()
+    assert CLIENT_SECRET not in page.content.decode()
     assert provider.forms == []
 
 
