@@ -114,8 +114,8 @@ def _with_detail(problem: str, detail: str) -> str:
 
 
 def _format_time(moment: datetime) -> str:
-    """Return ``30 November 2026, 18:03 JST``, in the owner's time zone on pages."""
-    return f"{timezone.localtime(moment):%-d %B %Y, %H:%M %Z}"
+    """Return ``30 November 2026, 18:03``, in the owner's time zone on pages and in UTC elsewhere."""
+    return f"{timezone.localtime(moment):%-d %B %Y, %H:%M}"
 
 
 def result_line(account: SourceAccount) -> str | None:

@@ -74,7 +74,9 @@ class Command(OwnerCommand):
             current = find_account(account.connection_id, owner_id=current_owner())
             for line in status.status_lines(current or account, now=timezone.now()):
                 self.stdout.write(line)
-        if not found:
+        if found:
+            self.stdout.write(f"Times are in {timezone.get_current_timezone_name()}.")
+        else:
             self.stdout.write(
                 "No account is connected. Connect one with --connect, or on the pages."
             )
