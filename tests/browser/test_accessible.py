@@ -9,9 +9,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import resolve
+from django.utils import timezone
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.keys import Keys
 
+from importers.models import SourceAccount
 from owner import second_factor
 from tests.browser import axe, owner_pages
 from tests.browser.axe import find_faults
@@ -41,6 +43,8 @@ def values(served: World, mail_server: Dovecot, tmp_path: Path, settings: Any) -
     """The parts of the addresses in `PAGES`."""
     settings.PDPP_VAR = tmp_path
     account = connect(mail_server, "ida@mail.example")
+    held = {"through": 1, "since": timezone.now().isoformat(), "containers": [["inbox", 3, 4]]}
+    SourceAccount.unscoped.update(held_deletions=held)
     return owner_pages.arrange(served, tmp_path) | {"account": account}
 
 

@@ -104,8 +104,8 @@ def test_times_of_an_account_are_in_the_zone_of_the_owner(
 
     page = http.get(f"/accounts/{account.pk}").content.decode()
 
-    assert "<dt>Next</dt><dd>2 January 2030, 05:00 JST</dd>" in page
-    assert "Since 2 January 2030, 05:00 JST." in page
+    assert "<dt>Next</dt><dd>2 January 2030, 05:00</dd>" in page
+    assert "Since 2 January 2030, 05:00." in page
 
 
 def test_owner_is_asked_for_their_addresses(http: HttpClient, server: Dovecot) -> None:
@@ -203,13 +203,16 @@ def test_owner_decides_about_many_deletions(
     for _ in range(2):
         run_sync(account.pk)
 
-    home, page = (http.get(path).content.decode() for path in ("/", f"/accounts/{account.pk}"))
+    home, page, listed = (
+        http.get(path).content.decode() for path in ("/", f"/accounts/{account.pk}", "/accounts")
+    )
     through = page.split('name="through" value="')[1].partition('"')[0]
     http.post(f"/accounts/{account.pk}", {"action": answer, "through": through})
     deleted = [run_sync(account.pk).deleted for _ in range(2)]
 
     assert "no longer has 3 of 4 records of inbox" in home
     assert "no longer has 3 of 4 records of inbox" in page
+    assert "no longer has 3 of 4 records of inbox" in listed
     assert deleted == ([3, 0] if answer == "delete" else [0, 0])
     assert 'name="through"' not in http.get(f"/accounts/{account.pk}").content.decode()
 
@@ -263,7 +266,7 @@ def test_account_waits_for_its_daily_limit(http: HttpClient, server: Dovecot) ->
     assert not first.is_complete
     assert (second.created, second.total) == (0, 0)
     assert 0 < stored < 8
-    assert "UTC: the limit of 1 MB a day is reached" in waiting
+    assert ": the limit of 1 MB a day is reached" in waiting
     assert stored < len(letters())
 
 
