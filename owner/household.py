@@ -158,7 +158,7 @@ def _health(owner_id: str, now: datetime) -> Iterator[str]:
         yield f"{pluralize(runs, 'import')} stopped"
     accounts = [account_status.notice(each, now=now) for each in list_accounts(owner_id)]
     if troubled := sum(each is not None for each in accounts):
-        yield f"{pluralize(troubled, 'live account')} not in order"
+        yield f"{pluralize(troubled, 'live account')} with a problem"
     if schedule.get_plan(owner_id).problem is not None:
         yield "the last backup failed"
     if unfinished_erasures():
