@@ -84,6 +84,7 @@ def test_first_passkey_brings_recovery_codes_which_still_work(owner: User) -> No
     shown = add(browser, Authenticator()).content.decode()
     codes = re.findall(r"\b[a-z2-9]{5}-[a-z2-9]{5}-[a-z2-9]{5}\b", shown)
     assert len(codes) == second_factor.RECOVERY_CODES
+    assert "in place of a passkey or authenticator app" in shown
 
     other = sign_in()
     assert other.post("/login/second", {"code": codes[0]}).status_code == 302
