@@ -277,6 +277,15 @@ class ReceivedItem:
     is_cut: bool = False
 
 
+class Position(NamedTuple):
+    """What a process reads: the item that it parses, or the file that it opened before an item."""
+
+    file: str = ""
+    location: str = ""
+    item: int = -1
+    is_parsing: bool = False
+
+
 def claim(
     session: Session,
     importers: Sequence[InstalledImporter],
@@ -387,32 +396,41 @@ def read(
 ) -> Iterator[ReceivedItem]:
     """Yield the items from ``skip`` on.
 
-    Raises ``ExportChanged``. When the process dies, the item that it was parsing has an issue.
+    Raises ``ExportChanged``. When the process dies, the item that it was parsing has an issue, or the
+    file that it had opened.
     """
-    number, is_careful, began = skip, False, time.monotonic()
+    number, is_careful, began, position = skip, False, time.monotonic(), Position()
+    broken: dict[str, tuple[int, str]] = {}
     for _ in range(MAX_CRASHES):
-        started = -1
+        position = Position()
         try:
-            for event in _read_once(importer, files, options, skip=number, is_careful=is_careful):
-                if isinstance(event, int):
-                    started = event
-                    continue
-                yield event
-                number += not event.is_cut
+            for event in _read_once(
+                importer, files, options, skip=number, is_careful=is_careful, broken=broken
+            ):
+                if not isinstance(event, Position):
+                    yield event
+                    number += not event.is_cut
+                elif not (position.is_parsing and position.item == number):
+                    position = event  # else the item that is parsed opens a file
         except SandboxError as error:
             logger.warning("%s: the process %s", importer.name, error)
-            issue = Issue(ReceiptCode.UNREADABLE, f"the importer {error}")
+            detail = f"the importer {error}"
             is_late = time.monotonic() - began >= TOTAL_SECONDS
-            if is_careful or is_late:
-                yield ReceivedItem(number, "", "", 0, issues=[issue])
-                number += 1
-                # If it dies between the items, nothing more can be read.
-                if is_late or started < number - 1:
+            is_known = position.item == number and position.file not in broken
+            if is_careful and is_known and not position.is_parsing and not is_late:
+                broken[position.file] = (number, detail)
+            elif is_careful or is_late:
+                issue = Issue(ReceiptCode.UNREADABLE, detail)
+                yield ReceivedItem(number, position.file, position.location, 0, issues=[issue])
+                # If it dies between the items of a file, nothing more can be read.
+                if is_late or not (position.is_parsing and position.item == number):
                     return
+                number += 1
             is_careful = True
         else:
             return
-    yield ReceivedItem(number, "", "", 0, issues=[Issue(ReceiptCode.UNREADABLE, "too many errors")])
+    issue = Issue(ReceiptCode.UNREADABLE, "too many errors")
+    yield ReceivedItem(number, position.file, "", 0, issues=[issue])
 
 
 def _read_once(
@@ -422,21 +440,24 @@ def _read_once(
     *,
     skip: int,
     is_careful: bool,
-) -> Iterator[ReceivedItem | int]:
-    """Yield the items of one process; if careful, also the number of each before it is parsed."""
+    broken: Mapping[str, tuple[int, str]],
+) -> Iterator[ReceivedItem | Position]:
+    """Yield the items of one process; if careful, also what it is about to open or parse."""
     number = skip
     with open_session(importer, files.export) as session:
         request = _request("read", importer, files, options)
-        session.send(
-            request | {"skip": skip, "careful": is_careful, "fingerprint": files.fingerprint}
-        )
+        request |= {"skip": skip, "careful": is_careful, "broken": broken}
+        session.send(request | {"fingerprint": files.fingerprint})
         while not (message := session.receive()).get("done"):
             if "changed" in message:
                 raise ExportChanged(ReceiptCode.CANNOT_OPEN)
-            if "start" in message:
-                yield number
-                continue
             with _protocol():
+                if place := message.get("open"):
+                    yield Position(str(place[0]), item=_size(place[1]))
+                    continue
+                if place := message.get("start"):
+                    yield Position(str(place[0]), str(place[1]), number, is_parsing=True)
+                    continue
                 items = [
                     parse_item(number + at, values, session.read)
                     for at, values in enumerate(message["items"])

@@ -11,7 +11,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -199,23 +200,29 @@ class Worker:
             return {"samples": [], "failed": type(error).__name__}
 
     def _read(self, request: dict[str, Any], responses: IO[bytes]) -> None:
-        """Send the items from ``skip`` on; if ``careful``, announce and send one at a time."""
-        batch = _Batch(responses, is_careful=request["careful"])
-        number, skip = -1, request["skip"]
+        """Send the items from ``skip`` on; if ``careful``, announce and send one at a time.
+
+        It then also announces each file before it is opened. Files in ``broken`` ended a process
+        before their first item: they cannot be opened, and their only item reports that.
+        """
+        batch = _Batch(responses, is_careful=request["careful"], broken=request["broken"])
+        skip = request["skip"]
         try:
             files = self._select(request)
             if fingerprint(files) != request["fingerprint"]:
                 write_message(responses, {"changed": True})
                 return
             importer = self._load(request["object"])
+            watched = [batch.watch(file) for file in files]
             for number, item in enumerate(
-                importer.read(files, Options.from_json(request["options"]))
+                importer.read(watched, Options.from_json(request["options"]))
             ):
                 if number >= skip:
-                    batch.start(number)
+                    batch.start(number, item)
                     batch.add(item, parse_item(item))
                 else:
                     batch.flush_if_due()
+                batch.next_number = number + 1
         except MemoryError:
             raise
         except Exception as error:
@@ -268,17 +275,36 @@ def _require_keys(parsed: ParsedItem) -> ParsedItem:
 class _Batch:
     """Collects items, and sends them together in one message."""
 
-    def __init__(self, responses: IO[bytes], *, is_careful: bool) -> None:
+    def __init__(
+        self, responses: IO[bytes], *, is_careful: bool, broken: dict[str, tuple[int, str]]
+    ) -> None:
         self._responses = responses
         self._is_careful = is_careful
+        self._broken = broken
+        self._broken_items = {number: name for name, (number, _) in broken.items()}
+        self.next_number = 0
         self._items: list[Any] = []
         self._payload: list[bytes] = []
         self._size = 0
         self._sent_at = time.monotonic()
 
-    def start(self, number: int) -> None:
+    def watch(self, file: ExportFile) -> ExportFile:
+        """Return a file that announces that it is opened, or cannot be opened if it is broken."""
+
+        def opener() -> AbstractContextManager[IO[bytes]]:
+            if file.name in self._broken:
+                raise UnreadableError(ReceiptCode.UNREADABLE, detail=self._broken[file.name][1])
+            if self._is_careful:
+                write_message(self._responses, {"open": [file.name, self.next_number]})
+            return file.opener()
+
+        return replace(file, opener=opener)
+
+    def start(self, number: int, item: ExportItem) -> None:
+        if self._broken_items.get(number, item.file) != item.file:
+            raise MessageError("items have other numbers without the broken file")
         if self._is_careful:
-            write_message(self._responses, {"start": number})
+            write_message(self._responses, {"start": [item.file, item.location]})
 
     def add(self, item: ExportItem, parsed: ParsedItem) -> None:
         header, payload = encode_item(item, parsed)

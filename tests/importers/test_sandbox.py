@@ -228,7 +228,33 @@ def test_item_that_ends_the_process_has_a_receipt_and_the_others_are_imported(
     run(mood("one", "two", f"eval: {crash}", "four"))
 
     assert texts() == {"one": "one", "two": "two", "four": "four"}
-    assert [code for code, _ in receipts()] == ["unreadable"]
+    (receipt,) = ImportReceipt.unscoped.all()
+    assert (receipt.code, receipt.file, receipt.place) == ("unreadable", "diary.mood", "line 3")
+
+
+@pytest.mark.parametrize(
+    ("lines", "others"),
+    [("exit\ntwo", {"one", "last"}), ("two\nexit\nthree", {"one", "two"})],
+    ids=["before the first item", "between items"],
+)
+def test_file_that_ends_the_process_has_a_receipt(
+    install: Install, tmp_path: Path, lines: str, others: set[str]
+) -> None:
+    install(
+        code=CODE.replace(
+            "            yield", "            line == 'exit' and os._exit(1)\n            yield"
+        )
+    )
+    folder = tmp_path / "diaries"
+    folder.mkdir()
+    for name, text in (("a", "one"), ("b", lines), ("c", "last")):
+        (folder / f"{name}.mood").write_text(text)
+
+    run(folder)
+
+    assert set(texts()) == others
+    (receipt,) = ImportReceipt.unscoped.all()
+    assert (receipt.file, receipt.detail) == ("b.mood", "the importer exited")
 
 
 def test_item_that_never_ends_has_a_receipt_and_the_others_are_imported(
