@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote
 import regex
 
 from importers.core import dates
-from importers.core.file_texts import add_attachment
+from importers.core.file_texts import DEFAULT_MEDIA_TYPE, add_attachment
 from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode
 from importers.core.text import (
     decode,
@@ -292,6 +292,17 @@ _BOUNDARY_LINE = re.compile(
 )
 """A delimiter, where the header names another boundary or none."""
 MAX_PARTS = 1_000
+_SIGNATURES = {
+    b"%PDF-": "application/pdf",
+    b"PK\x03\x04": "application/zip",
+    b"\x89PNG\r\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF89a": "image/gif",
+}
+_SNIFFED_BYTES = 4_096
+MAX_STRAY_CONTROLS = 3
+CHARS_PER_CONTROL = 20
+"""Random bytes have a control character in ten; a text has some by mistake."""
 _PADDED_LINE_END = re.compile(rb"=[ \t]+\r?\n")
 """A soft line break of quoted-printable to which a server has added blanks."""
 
@@ -317,8 +328,11 @@ class MimePart:
 
     @cached_property
     def media_type(self) -> str:
+        """The declared type, or that of the content where it says text and the content is none."""
         media_type = self.headers.value("content-type", default=self.default_type)
-        return media_type if media_type.count("/") == 1 else "text/plain"
+        media_type = media_type if media_type.count("/") == 1 else "text/plain"
+        is_text = media_type in _DISPLAYED_TYPES
+        return (is_text and _binary_type(self.content, self.charset)) or media_type
 
     @property
     def charset(self) -> str | None:
@@ -448,6 +462,21 @@ def _parts_between(raw: bytes, delimiter: bytes, start: int, end: int) -> Iterat
         part_start = position = line_end + 1
     if part_start is not None:
         yield part_start, end
+
+
+def _binary_type(content: bytes, charset: str | None) -> str | None:
+    """Return the media type of content that is no text, or None for text."""
+    for start, media_type in _SIGNATURES.items():
+        if content.startswith(start):
+            return media_type
+    head = content[:_SNIFFED_BYTES]
+    if not _BINARY.search(head):
+        return None
+    text = decode(head, charset)
+    # `decode` replaces NUL characters, and leaves none of the NUL bytes of UTF-16.
+    controls = len(_CONTROL.findall(text)) + min(head.count(0), text.count("\ufffd"))
+    is_binary = controls > max(MAX_STRAY_CONTROLS, len(text) / CHARS_PER_CONTROL)
+    return DEFAULT_MEDIA_TYPE if is_binary else None
 
 
 def _decode_uuencode(content: bytes) -> bytes:

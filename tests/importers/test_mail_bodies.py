@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from compressed_rtf import compress
 
-from tests.importers.imports import receipts, records, run
+from tests.importers.imports import content, receipts, records, run
 from tests.importers.torture_kit import read_directly, read_stream
 
 pytestmark = pytest.mark.django_db
@@ -260,3 +260,56 @@ def test_plain_text_and_html_that_say_different_things_are_both_kept(
 
     assert text.startswith(plain.strip())
     assert "blue teapot" in text
+
+
+PDF = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<<>>\nstream\n\x01\x02\nendstream\nendobj\n"
+
+
+@pytest.mark.parametrize("declared", ["text/html", "text/plain; charset=utf-8"])
+@pytest.mark.parametrize(
+    ("file", "media_type"),
+    [
+        (PDF, "application/pdf"),
+        (b"PK\x03\x04" + bytes(range(256)) * 4, "application/zip"),
+        (bytes(range(256)) * 4, "application/octet-stream"),
+        (b"\xd0\xcf\x11\xe0" + bytes(600), "application/octet-stream"),
+    ],
+    ids=["pdf", "zip", "any", "nul"],
+)
+def test_file_that_is_labelled_as_text_is_an_attachment(
+    tmp_path: Path, declared: str, file: bytes, media_type: str
+) -> None:
+    part = f"Content-Type: {declared}\nContent-Transfer-Encoding: base64\n\n".encode()
+    mail = (
+        HEADER
+        + b'Content-Type: multipart/mixed; boundary="b"\n\n--b\n\nSee the file.\n--b\n'
+        + part
+        + base64.encodebytes(file)
+        + b"--b--\n"
+    )
+
+    message = imported(tmp_path, mail)
+
+    (attachment,) = records("attachments")
+    assert message["body_text"] == "See the file."
+    assert attachment["media_type"] == media_type
+    assert content(attachment["blob_ref"]) == file
+
+
+@pytest.mark.parametrize(
+    ("charset", "body"),
+    [
+        ("utf-16", "Grüße aus Köln".encode("utf-16")),
+        ("utf-16le", "Grüße aus Köln".encode("utf-16-le")),
+        ("utf-8", "Grüße\x01 aus\0 Köln, wo es heute den ganzen Tag lang regnet".encode()),
+    ],
+)
+def test_text_with_nul_bytes_or_few_control_characters_remains_text(
+    tmp_path: Path, charset: str, body: bytes
+) -> None:
+    part = f"Content-Type: text/plain; charset={charset}\nContent-Transfer-Encoding: base64\n\n"
+
+    message = imported(tmp_path, HEADER + part.encode() + base64.encodebytes(body))
+
+    assert message["body_text"].startswith("Grüße")
+    assert not message["has_attachments"]
