@@ -5,6 +5,8 @@ A transaction is lines that each begin with the letter of a field, followed by a
 
 import contextlib
 import io
+import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -73,9 +75,9 @@ def _reading(file: ExportFile, options: Options, used: dict[str, str]) -> dict[s
 def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
     reading = _reading(file, options, {})
     keys, accounts = ContentKeys("q_"), set[str]()
-    if b"!TYPE:INVST" in file.read(max_bytes=FILE_MAX_BYTES).upper():
-        yield issue_item(file.name, "", ReceiptCode.NOT_SUPPORTED, "investments")
-    transactions, foreign = _parse(file)
+    transactions, foreign, lists = _parse(file)
+    for kind, count in lists.items():
+        yield issue_item(file.name, "", ReceiptCode.NOT_SUPPORTED, f"{kind[:40]}: {count:,}")
     for line, text in foreign:
         yield issue_item(file.name, f"line {line:,}", ReceiptCode.MALFORMED, text[:40])
     if not transactions:
@@ -92,13 +94,14 @@ def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
         yield ExportItem(file.name, f"line {line:,}", size, parse)
 
 
-def _parse(file: ExportFile) -> tuple[list[Transaction], list[tuple[int, str]]]:
+def _parse(file: ExportFile) -> tuple[list[Transaction], list[tuple[int, str]], Counter[str]]:
     """Return (account, line, its lines by letter) of each transaction, and the lines that are no QIF.
 
-    Lists of categories and securities have letters of their own.
+    Counts the entries of other lists by kind, such as categories, whose letters are their own.
     """
     account, is_account, has_transactions = file.path.stem, False, True
-    lines, first_line = Lines(), 1
+    lines, first_line, kind = Lines(), 1, ""
+    lists = Counter[str]()
     found: list[Transaction] = []
     foreign: list[tuple[int, str]] = []
     text = decode(file.read(max_bytes=FILE_MAX_BYTES))
@@ -110,6 +113,7 @@ def _parse(file: ExportFile) -> tuple[list[Transaction], list[tuple[int, str]]]:
             foreign.append((number, line))
         if line.startswith("!"):
             is_account = line.lower() == "!account"
+            kind = re.sub("^!(type:)?", "", line, flags=re.I)
             has_transactions = line.lower().startswith(_TRANSACTION_TYPES)
             lines, first_line = [], number + 1
         elif is_end:
@@ -117,12 +121,14 @@ def _parse(file: ExportFile) -> tuple[list[Transaction], list[tuple[int, str]]]:
                 account = _first(lines).get("N") or account
             elif has_transactions and lines:
                 found.append((account, first_line, lines))
+            elif lines:
+                lists[kind] += 1
             lines, first_line = [], number + 1
         elif line:
             lines.append((line[0].upper(), line[1:].strip()))
     if has_transactions and not is_account and lines:
         found.append((account, first_line, lines))
-    return found, foreign
+    return found, foreign, lists
 
 
 def _first(lines: Lines) -> dict[str, str]:

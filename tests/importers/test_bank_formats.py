@@ -436,6 +436,20 @@ def test_splits_and_address_of_qif_are_kept(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_other_lists_of_qif_have_a_receipt_each(tmp_path: Path) -> None:
+    text = (
+        "!Type:Cat\nNHome\nE\n^\nNPay\nI\n^\n!Type:Class\nNTrip\n^\n!Type:Memorized\nKP\nPRent\n^\n"
+        '!TYPE:PRICES\n"ACME",1.50,"1/ 2\'26"\n^\n!Type:Tag\nNTax\n^\n!Account\nNSavings\n^\n'
+        "!Type:Invst\nD2026-01-13\nNBuy\n^\n!Type:Bank\nD2026-01-13\nT-1.00\nPBank\n^\n"
+    )
+    run(put(tmp_path / "a.qif", text))
+
+    assert one("transactions", counterparty="Bank")["amount"] == -1
+    noted = [(row.code, row.detail) for row in ImportReceipt.unscoped.order_by("pk")]
+    lists = ("Cat: 2", "Class: 1", "Memorized: 1", "PRICES: 1", "Tag: 1", "Invst: 1")
+    assert noted == [("not_supported", each) for each in lists]
+
+
 def test_other_elements_of_an_ofx_booking_are_kept(tmp_path: Path) -> None:
     more = "<DTUSER>20260104<SIC>5942<REFNUM>99<NAME>Bookshop<PAYEE><NAME>Ada Books Ltd<CITY>Oslo</PAYEE>"
     run(put(tmp_path / "a.ofx", document(ofx(booking("-42.00", more=more)))))
