@@ -278,7 +278,7 @@ def _parse_file(file: ExportFile) -> ParsedItem:
         raw, flags = _unpack_emlx(raw)
         folders = (parent for parent in file.path.parents if parent.suffix == ".mbox")
         folder = next((parent.stem for parent in folders), folder)
-    raw = raw.removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
+    raw = raw.removeprefix(codecs.BOM_UTF8).lstrip()
     if b"\n" not in raw:
         raw = raw.replace(b"\r", b"\n")
     if not _HEADER_START.match(raw[:65536]):

@@ -234,3 +234,12 @@ def test_long_subjects_and_lists_of_people_have_a_receipt(tmp_path: Path) -> Non
     run(tmp_path)
 
     assert receipts() == {("text_cut", "a.eml"), ("text_cut", "b.eml")}
+
+
+@pytest.mark.parametrize("blanks", [b" " * 80 + b"\r\n", b"\r\n \t\r\n\r\n"])
+def test_lines_of_blanks_before_the_header_are_skipped(tmp_path: Path, blanks: bytes) -> None:
+    message = import_mail(tmp_path, blanks + mail("Dear all", Subject="Plan"))
+
+    assert (message["subject"], message["from_email"]) == ("Plan", "eva@example.org")
+    assert message["body_text"] == "Dear all"
+    assert receipts() == set()
