@@ -134,15 +134,15 @@ def _categories(event: Event) -> list[str]:
 
 
 def recurrence_rules(event: Event, *, name: str = "RRULE") -> tuple[str, ...]:
-    return tuple(map(_to_ical, values(event, name)))
+    return tuple(map(to_ical, values(event, name)))
 
 
 def ical_text(event: Event, name: str) -> str:
     """Return the first value of a property as in the file, or an empty text."""
-    return _to_ical(next(iter(values(event, name)), ""))
+    return to_ical(next(iter(values(event, name)), ""))
 
 
-def _to_ical(value: Any) -> str:
+def to_ical(value: Any) -> str:
     """Return a property value as in the file, if icalendar kept it."""
     try:
         text = value.to_ical()

@@ -28,6 +28,7 @@ from importers.calendar.event_fields import (
     recurrence_rules,
     series_id,
     time_fields,
+    to_ical,
     values,
 )
 from importers.calendar.recurrence import (
@@ -59,6 +60,12 @@ _CHANGING = re.compile(
     re.MULTILINE | re.IGNORECASE | re.DOTALL,
 )
 """What differs between the versions of one event, such as its cancellation."""
+_COMPARED = (
+    "DTSTART", "DTEND", "DURATION", "RRULE", "RDATE", "EXDATE", "STATUS", "SEQUENCE", "SUMMARY",
+    "LOCATION", "DESCRIPTION", "COMMENT", "CONTACT", "RESOURCES", "URL", "ORGANIZER", "ATTENDEE",
+    "CATEGORIES",
+)  # fmt: skip
+"""What is imported of an event: versions that differ in it have a receipt."""
 EMPTY_LONG_FIELDS: dict[str, Any] = {"description": None, "attendees": []}
 """Replaces the long fields of all occurrences but the first if the series would be too large."""
 MAX_KEPT_EARLIER = 10_000
@@ -179,9 +186,8 @@ def _version(entry: ParsedEntry) -> tuple[bool, int, str, bool]:
     return not is_answer, int(sequence) if sequence.isdecimal() else 0, stamp, is_cancelled
 
 
-def _content(event: Event) -> tuple[str, ...]:
-    names = ("DTSTART", "DTEND", "RRULE", "SUMMARY", "LOCATION", "STATUS", "SEQUENCE")
-    return tuple(ical_text(event, name) for name in names)
+def _content(event: Event) -> list[list[str]]:
+    return [[to_ical(value) for value in values(event, name)] for name in _COMPARED]
 
 
 class Override(NamedTuple):

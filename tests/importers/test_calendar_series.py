@@ -175,6 +175,21 @@ def test_newest_sequence_is_imported(
     assert "older_version" in {code for code, _ in receipts()}
 
 
+@pytest.mark.parametrize(
+    "line", ["DESCRIPTION:Bring the keys", "DURATION:PT2H", "ATTENDEE:mailto:ida@example.org"]
+)
+def test_files_with_other_texts_of_an_event_have_a_receipt(tmp_path: Path, line: str) -> None:
+    event = "DTSTART:20260113T090000Z\nSUMMARY:Plan"
+    (tmp_path / "in").mkdir()
+    for name, text in (("a", event), ("b", f"{event}\n{line}"), ("c", event)):
+        write(tmp_path / "in" / f"{name}.ics", text)
+
+    run(tmp_path / "in")
+
+    assert [record["title"] for record in records("events")] == ["Plan"]
+    assert [row.code for row in ImportReceipt.unscoped.all()] == ["older_version"]
+
+
 def test_exception_in_another_file_replaces_its_occurrence(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write(tmp_path / "in" / "a.ics", DAILY)
