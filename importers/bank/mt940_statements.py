@@ -32,6 +32,8 @@ _END = re.compile(r"^(?::6[25][FM]?:|:64:|-\}?\s*$)", re.MULTILINE)
 _FOREIGN = re.compile(r"^(?![:{]|-\}?\s*$).*[;,\t|<!^].*$", re.MULTILINE)
 """A line outside of a statement that has the signs of another format."""
 _TEXT_LINES = re.compile(r"^:(?:86|NS):.*(?:\n(?![:{-]).*)*", re.MULTILINE)
+_NOTE = re.compile(r"^:86:(?!/SUM/|D\d{6}C\d{6})(.+)", re.MULTILINE)
+"""A text of the statement, but for the sums of its bookings."""
 _ACCOUNT = re.compile(r"^:25P?:(.*)$", re.MULTILINE)
 _BALANCE = re.compile(r"^:62F:([CD])(\d{6})([A-Z]{3})([\d,]+)", re.MULTILINE)
 _OPENING = re.compile(r"^:60[FM]:[CD]\d{6}([A-Z]{3})", re.MULTILINE)
@@ -114,6 +116,11 @@ def _statement(name: str, text: str, place: tuple[int, int], keys: ContentKeys) 
             line = position + block.count("\n", 0, end.start())
             yield from _foreign_text(name, block[end.start() :], line)
         position += block.count("\n")
+    if closing := _BALANCE.search(text):
+        for note in _NOTE.finditer(text, closing.end()):
+            location = f"line {place[0] + text.count(chr(10), 0, note.start()):,}"
+            detail = f"text of the statement: {note[1][:60]}"
+            yield issue_item(name, location, ReceiptCode.PARTLY_IMPORTED, detail)
 
 
 def _foreign_text(name: str, text: str, line: int) -> ExportItems:

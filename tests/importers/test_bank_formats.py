@@ -379,6 +379,19 @@ def test_text_behind_the_last_balance_of_mt940_belongs_to_the_statement(
     assert receipts() == set()
 
 
+def test_other_text_behind_the_last_balance_of_mt940_has_a_receipt(tmp_path: Path) -> None:
+    text = (
+        ":20:S\n:25:NL69INGB0123456789EUR\n:60F:C260101EUR10,00\n:61:2601130113D1,00N001NONREF\n"
+        ":86:a\n:62F:C260131EUR9,00\n:86:D000001C000000D1,00C0,00\n:86:Interest rises in May\n-\n"
+    )
+    run(put(tmp_path / "a.sta", text))
+
+    assert len(bookings()) == 1
+    (receipt,) = ImportReceipt.unscoped.all()
+    assert (receipt.code, receipt.place) == ("partly_imported", "line 8")
+    assert receipt.detail == "text of the statement: Interest rises in May"
+
+
 def test_every_text_of_a_camt_batch_is_kept(tmp_path: Path) -> None:
     parts = "".join(
         f"<TxDtls><Refs><EndToEndId>E{n}</EndToEndId></Refs><Amt Ccy='EUR'>{n}.50</Amt><RltdPties><Cdtr>"
