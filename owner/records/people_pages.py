@@ -289,7 +289,9 @@ def merge_people(request: HttpRequest, person: str) -> HttpResponse:
                     identity=identity, defaults={"person": kept.person_id, "merged_at": now}
                 )
             people_index.join_people()
-        messages.success(request, f"{other.name} and {kept.name} are one person now.")
+        is_namesake = other.name == kept.name
+        who = f"Two people named {kept.name}" if is_namesake else f"{other.name} and {kept.name}"
+        messages.success(request, f"{who} are one person now.")
     # A merge may have changed the id of the person.
     row = PersonCount.unscoped.filter(own_person=kept.rows[0].own_person).first()
     return redirect("person", kept.person_id if row is None else row.person)

@@ -216,6 +216,19 @@ def test_the_owner_is_nobody_of_these_people(eva: World, alice: Browser) -> None
     assert "Alice" not in names(alice.open("/people"))
 
 
+def test_merge_of_two_people_with_one_name_names_them_once(eva: World, alice: Browser) -> None:
+    eva.put(
+        ("cin_book", "cards", {"id": "k2", "name": "Eva Lang", "reach": ["lang@example.net"]}),
+    )
+    sum(people_index.derive_people())
+    page = open_person(alice, "Eva Lang")
+    form = next(each for each in page.forms if "/merge" in each.action)
+
+    merged = alice.press(form)
+
+    assert "Two people named Eva Lang are one person now." in merged.text
+
+
 def test_two_people_are_merged_and_separated(eva: World, alice: Browser) -> None:
     other = open_person(alice, "151765").address.rpartition("/")[2]
     page = open_person(alice, "Jonas Weber")
