@@ -26,7 +26,7 @@ TITLES = {
     400: "Invalid request",
     403: "Not allowed",
     404: "Page not found",
-    405: "Wrong address",
+    405: "Not a page",
     413: "Too large",
     429: "Too many requests",
     500: "Something went wrong",

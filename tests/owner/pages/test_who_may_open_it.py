@@ -87,6 +87,7 @@ def test_address_of_a_form_only_has_an_error_page(world: World, alice: Browser) 
     page = alice.open("/people/x/merge")
 
     assert page.status == 405
+    assert "Not a page" in page.text
     assert "This address only receives a form. Open the page and send the form again." in page.text
     assert page.link("Home") == "/"
 
