@@ -97,7 +97,7 @@ class ChoiceForm(forms.Form):
             del self.fields["is_mirror"]
         named = []
         for each in found:
-            title = _container_title(each.title)
+            title = escape_invisible(status.container_title(each.title))
             label = f"{title} ({each.items:,})" if each.items else title
             named.append((each.name, label))
         set_choices(self, "containers", named)
@@ -109,10 +109,6 @@ class ChoiceForm(forms.Form):
             return
         choices = [(each.connection_id, each.display_name) for each in connections]
         set_choices(self, "connection", [(NEW, "A new connection"), *choices])
-
-
-def _container_title(title: str) -> str:
-    return "Inbox" if title.lower() == "inbox" else escape_invisible(title)
 
 
 def seal_draft(details: AccountDetails, found: Sequence[Container]) -> str:
@@ -357,7 +353,9 @@ def _card(account: SourceAccount, now: datetime) -> dict[str, Any]:
         "name": account.connection.display_name,
         "source": account.connection.source.display_name,
         "server": str(account.settings.get("host", "")),
-        "containers": [_container_title(titles.get(each, each)) for each in containers],
+        "containers": [
+            escape_invisible(status.container_title(titles.get(each, each))) for each in containers
+        ],
         "is_mirror": account.is_mirror,
         "is_paused": status.is_paused(account),
         "has_password": account.credential is not None,

@@ -74,12 +74,16 @@ def notice(account: SourceAccount, *, now: datetime) -> Notice | None:
     return None
 
 
+def container_title(title: str) -> str:
+    return "Inbox" if title.lower() == "inbox" else title
+
+
 def question(account: SourceAccount) -> str | None:
     """Return what the owner is asked about deletions, if anything."""
     if account.held_deletions is None:
         return None
     losses = ", ".join(
-        f"{lost:,} of {total:,} records of {name}"
+        f"{lost:,} of {total:,} records of {container_title(name)}"
         for name, lost, total in account.held_deletions["containers"]
     )
     since = datetime.fromisoformat(account.held_deletions["since"])

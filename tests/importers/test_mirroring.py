@@ -60,7 +60,7 @@ def test_many_deletions_of_a_folder_wait_for_the_owner(
     assert len(records("messages")) == mails + 3 - deleted
     asked = status.question(account_of(pk))
     assert (asked is not None) == is_held
-    assert not is_held or f"{lost} of {mails + 1} records of inbox" in str(asked)
+    assert not is_held or f"{lost} of {mails + 1} records of Inbox" in str(asked)
 
 
 def test_question_ends_when_the_messages_are_back(server: Dovecot, user: str) -> None:

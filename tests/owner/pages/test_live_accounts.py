@@ -210,9 +210,9 @@ def test_owner_decides_about_many_deletions(
     http.post(f"/accounts/{account.pk}", {"action": answer, "through": through})
     deleted = [run_sync(account.pk).deleted for _ in range(2)]
 
-    assert "no longer has 3 of 4 records of inbox" in home
-    assert "no longer has 3 of 4 records of inbox" in page
-    assert "no longer has 3 of 4 records of inbox" in listed
+    assert "no longer has 3 of 4 records of Inbox" in home
+    assert "no longer has 3 of 4 records of Inbox" in page
+    assert "no longer has 3 of 4 records of Inbox" in listed
     assert deleted == ([3, 0] if answer == "delete" else [0, 0])
     assert 'name="through"' not in http.get(f"/accounts/{account.pk}").content.decode()
 
