@@ -80,6 +80,7 @@ def test_owner_answers(world: World, alice: Browser, answer: str, status: int, s
     assert world.get(LIST, fields="labels").status == status
     assert "asks to read" not in alice.open("/").text
     again = press(alice, form, "always")
+    assert "It asked to read Labels of Messages in Mail" in again.text
     assert "You answered this on" in again.text
     assert PermissionRequest.unscoped.get().answer == answer
     assert again.status == alice.open(path).status == 200
