@@ -517,11 +517,17 @@ class TestDataFile(ImporterTests):
 def test_recipients_are_those_of_the_header_once(tmp_path: Path) -> None:
     mail = stored_mail()
     header = "To: Ida <ida@example.org>, jo@example.org\r\nCc: Max <max@example.org>\r\n"
-    mail = replace(mail, properties={**mail.properties, 0x007D: header})
+    hidden = {NAME: "Uma", ADDRESS: "uma@example.org", KIND: 3}
+    mail = replace(
+        mail,
+        properties={**mail.properties, 0x007D: header},
+        recipients=[*mail.recipients, hidden],
+    )
     run(write_data_file(tmp_path / "Outlook.pst", Archiv=[mail]))
 
     found = one("messages")
-    assert (found["to"], found["cc"]) == (
+    assert (found["to"], found["cc"], found["bcc"]) == (
         ["ida@example.org", "jo@example.org"],
         ["max@example.org"],
+        ["uma@example.org"],
     )
