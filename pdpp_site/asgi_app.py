@@ -314,8 +314,6 @@ def _client_address(scope: Scope) -> str:
 
 async def _send_error(scope: Scope, send: Send, error: ApiException) -> None:
     """Send an error for a request that does not reach Django: a page for browsers, else JSON."""
-    # connections.py discards the rest of the body for a while: a client that is cut off while it sends
-    # would not read this response.
     request = WSGIRequest(build_environ(scope, body=RequestBody(BytesIO(), 0)))
     response = views.error_response(request, error)
     if response.status_code == 401:

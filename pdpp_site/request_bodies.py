@@ -11,7 +11,7 @@ import secrets
 import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from typing import IO, Any
@@ -182,6 +182,10 @@ MIN_BYTES_PER_SECOND = 4096
 """A body must keep this average rate, after GRACE_SECONDS."""
 MAX_PAUSE_SECONDS = 30.0
 
+DISCARD_SECONDS = 10.0
+DISCARD_PAUSE_SECONDS = 2.0
+"""The rest of a refused body is read for at most this long, and while it pauses no longer."""
+
 Check = Callable[[Scope], ApiException | None]
 
 
@@ -234,8 +238,12 @@ class RequestBodies:
                 yield await _read(scope, receive, into=file, limit=DEFAULT_BYTES)
             return
         if announces_more_than(scope, route.max_bytes, unknown_length=False):
+            await _discard(scope, receive)
             raise _too_large(route.max_bytes)
-        await self._check(route.check, scope)
+        error = await self._error(route.check, scope)
+        if error is not None:
+            await _discard(scope, receive)
+            raise error
         with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES) as file:
             async with self._large:
                 body = await _read(scope, receive, into=file, limit=route.max_bytes)
@@ -244,11 +252,8 @@ class RequestBodies:
     def _large_route(self, path: str) -> LargeRoute | None:
         return next((route for route in self._routes if path.startswith(route.prefix)), None)
 
-    async def _check(self, check: Check, scope: Scope) -> None:
-        loop = asyncio.get_running_loop()
-        error = await loop.run_in_executor(self._threads, check, scope)
-        if error is not None:
-            raise error
+    async def _error(self, check: Check, scope: Scope) -> ApiException | None:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, check, scope)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -276,6 +281,7 @@ def limited_receive(scope: Scope, receive: Receive, *, limit: int) -> Receive:
         if complete:
             return await receive()
         if announces_more_than(scope, limit, unknown_length=False):
+            await _discard(scope, receive)
             raise _too_large(limit)
         began = clock()
         try:
@@ -286,11 +292,13 @@ def limited_receive(scope: Scope, receive: Receive, *, limit: int) -> Receive:
             raise DisconnectedError
         size = len(message.get("body", b""))
         length += size
+        complete = not message.get("more_body", False)
         if length > limit:
+            if not complete:
+                await _discard(scope, receive)
             raise _too_large(limit)
         gained = size / MIN_BYTES_PER_SECOND - (clock() - began)
         seconds_left = min(seconds_left + gained, MAX_PAUSE_SECONDS)
-        complete = not message.get("more_body", False)
         return message
 
     return receive_in_time
@@ -304,6 +312,22 @@ async def _read(scope: Scope, receive: Receive, *, into: IO[bytes], limit: int) 
         into.write(message.get("body", b""))
         more = message.get("more_body", False)
     return RequestBody(into, into.tell())
+
+
+async def _discard(scope: Scope, receive: Receive) -> None:
+    """Read the rest of a body that is refused, while it keeps coming, so that its sender reads the response.
+
+    Go's HTTP client, and with it Caddy, ends the connection when it is answered while it sends: with
+    Caddy 2.6, 13 of 400 refused forms of 65 KiB got half a response.
+    """
+    if b"expect" in dict(scope["headers"]):
+        return  # such a client sends nothing before it is told to
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while True:
+                message = await asyncio.wait_for(receive(), DISCARD_PAUSE_SECONDS)
+                if not message.get("more_body", False):
+                    return
 
 
 def _too_large(limit: int) -> ResourceLimit:

@@ -31,8 +31,9 @@ Environ = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
-def _connections_end_with_each_request(settings: Any) -> None:
+def _connections_end_with_each_request(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads of a server under test leave no database connection open."""
+    monkeypatch.setattr(request_bodies, "DISCARD_PAUSE_SECONDS", 0.05)
     settings.CONN_MAX_AGE = 0
     for moment in (request_started, request_finished):
         moment.connect(close_old_connections)
@@ -117,6 +118,23 @@ def test_a_client_that_sends_on_reads_why_its_body_was_refused() -> None:
     with taken() as web, contextlib.closing(web.connect()) as connection:
         connection.request("POST", "/oauth/token", body=b"x" * LIMIT)
         assert connection.getresponse().status == 413
+
+
+@pytest.mark.parametrize("path", ["/oauth/token", "/large", "/mcp"])
+def test_a_refused_body_is_read_to_its_end_before_the_answer(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy that is answered while it sends may pass on half of the answer."""
+    monkeypatch.setattr(request_bodies, "DISCARD_PAUSE_SECONDS", 5)
+    half = LIMIT // 2 + 1
+    with taken() as web, web.dial() as line:
+        line.sendall(head(path, length=2 * half) + b"x" * half)
+        line.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            line.recv(1)
+        line.settimeout(60)
+        line.sendall(b"x" * half)
+        assert answered(line)[0] == 413
 
 
 def test_a_form_of_64_kib_is_read() -> None:
