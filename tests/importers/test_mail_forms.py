@@ -107,6 +107,20 @@ def test_all_fields_of_recipients_count(tmp_path: Path) -> None:
     assert (message["bcc"], message["reply_to"]) == (["f@x.org"], ["desk@x.org"])
 
 
+def test_names_of_recipients_are_kept_beside_their_addresses(tmp_path: Path) -> None:
+    message = import_mail(
+        tmp_path,
+        mail(
+            To='"Lindqvist, Ida" <ida@x.org>, b@x.org, Team',
+            Cc="=?utf-8?q?Andr=C3=A9?= <andre@x.org>, Ida Lindqvist <ida@x.org>",
+            Bcc='"Lindqvist, Ida" <ida@home.org>',
+        ),
+    )
+
+    assert message["recipient_names"] == ["Lindqvist, Ida", "André", "Ida Lindqvist"]
+    assert message["to"] == ["ida@x.org", "b@x.org", "team"]
+
+
 @pytest.mark.parametrize(
     ("content_type", "encoding", "body", "expected"),
     [
