@@ -92,6 +92,13 @@ WINDOW = obj(
     {"match_start_chars": INTEGER, "match_end_chars": INTEGER},
 )
 
+SOURCE: dict[str, Json] = {
+    "stream": STRING,
+    "connection_id": STRING,
+    "connector_key": STRING,
+    "display_name": STRING,
+    "emitted_at": MOMENT,
+}
 SCORE = obj({"kind": STRING, "value": {"type": "number"}, "order": STRING})
 EXCERPT = obj(
     {
@@ -166,11 +173,7 @@ SCHEMAS: dict[str, Json] = {
         {
             "object": {"const": "record"},
             "id": STRING,
-            "stream": STRING,
-            "connection_id": STRING,
-            "connector_key": STRING,
-            "display_name": STRING,
-            "emitted_at": MOMENT,
+            **SOURCE,
         },
         {
             "connector_instance_id": STRING,
@@ -193,12 +196,8 @@ SCHEMAS: dict[str, Json] = {
     "SearchHit": obj(
         {
             "object": {"const": "search_result"},
-            "stream": STRING,
             "record_key": STRING,
-            "connection_id": STRING,
-            "connector_key": STRING,
-            "display_name": STRING,
-            "emitted_at": MOMENT,
+            **SOURCE,
             "version": STRING,
             "origin": ORIGIN,
             "matched_fields": array(STRING),
