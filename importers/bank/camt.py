@@ -32,6 +32,7 @@ _POSITION_DIGITS = 4
 _CLOSING_BALANCES = ("CLBD", "CLAV")
 _CODES = frozenset(("CdtDbtInd", "Sts", "BookgDt", "BkTxCd", "RvslInd"))
 """Elements of an entry that its fields have, or that say nothing to its owner."""
+_DOMAIN_CODES = ("Cd", "Fmly/Cd", "Fmly/SubFmlyCd")
 _WRAPPERS = frozenset(
     ("NtryDtls", "TxDtls", "RltdPties", "Refs", "Pty", "Id", "Othr", "OrgId", "PrvtId", "Tp")
 )
@@ -114,18 +115,20 @@ def _transaction(entry: ET.Element, *, key: str, account: str) -> ParsedItem:
     other = "Dbtr" if is_credit else "Cdtr"
     parties = f"NtryDtls/TxDtls/RltdPties/{other}"
     names = {*_texts(entry, f"{parties}/Pty/Nm"), *_texts(entry, f"{parties}/Nm")}
+    codes = next(entry.iter("BkTxCd"), ET.Element("BkTxCd"))
+    domain = "-".join(code for part in _DOMAIN_CODES for code in _texts(codes, f"Domn/{part}"))
     is_batch = len(names) > 1  # of several people none is the other side
     fields = {
         "counterparty": None if is_batch else next(iter(names), None),
         "counterparty_account": None
         if is_batch
         else _text(entry, f"{parties}Acct/Id/IBAN", f"{parties}Acct/Id/Othr/Id"),
-        "kind": _text(entry, "BkTxCd/Prtry/Cd", "BkTxCd/Domn/Fmly/SubFmlyCd"),
+        "kind": _text(codes, "Prtry/Cd") or domain or None,
         "reference": _text(entry, "AcctSvcrRef", ".//EndToEndId"),
         "memo": _memo(entry),
     }
-    kept = {*fields.values(), *_remittances(entry), f"{_text(entry, 'Amt')} {currency}"}
-    details = [each for each in _leaves(entry) if each[1] not in kept]
+    kept = {"", *fields.values(), *_remittances(entry), f"{_text(entry, 'Amt')} {currency}"}
+    details = [each for each in (*_leaves(entry), ("BkTxCd", domain)) if each[1] not in kept]
     if sum(len(name) + len(text) + 3 for name, text in details) > records.DETAILS_MAX_CHARS:
         item.add_issue(ReceiptCode.TEXT_CUT)
     record = records.transaction_record(

@@ -417,6 +417,29 @@ def test_codes_of_a_camt_entry_that_its_owner_looks_for_are_kept(tmp_path: Path)
     assert {"Purp Cd: SALA", "RtrInf Rsn Cd: AC04"} <= set(details)
 
 
+@pytest.mark.parametrize(
+    ("proprietary", "kind", "details"),
+    [
+        ("", "PMNT-RCDT-ESCT", []),
+        ("<Prtry><Cd>NTRF+166</Cd></Prtry>", "NTRF+166", ["BkTxCd: PMNT-RCDT-ESCT"]),
+    ],
+)
+@pytest.mark.parametrize("within", ["<NtryDtls>", "<RltdPties>"])
+def test_the_three_codes_of_a_camt_entry_are_kept(
+    tmp_path: Path, within: str, proprietary: str, kind: str, details: list[str]
+) -> None:
+    codes = (
+        "<BkTxCd><Domn><Cd>PMNT</Cd><Fmly><Cd>RCDT</Cd><SubFmlyCd>ESCT</SubFmlyCd></Fmly></Domn>"
+        f"{proprietary}</BkTxCd>"
+    )
+    text = CAMT.format(version="02", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    run(put(tmp_path / "a.xml", text.replace(within, f"{codes}{within}", 1)))
+
+    row = one("transactions", counterparty="Shop")
+    assert row["kind"] == kind
+    assert [line for line in (row["details"] or "").splitlines() if "BkTxCd" in line] == details
+
+
 def test_long_texts_of_a_camt_batch_are_cut_with_a_receipt(tmp_path: Path) -> None:
     names = "".join(
         f"<TxDtls><RltdPties><Cdtr><Nm>{n:0200}</Nm></Cdtr></RltdPties></TxDtls>"
