@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
-from itertools import islice
 from typing import NamedTuple
 
 from importers.chat import records
@@ -238,10 +237,7 @@ def _messages(file: ExportFile) -> Iterator[ChatMessage]:
 
 
 def _prepare(files: ExportFiles, options: Options) -> Options:
-    orders = {
-        _detect_date_order(_messages(chat), options, chosen=options.date_order)
-        for chat in _chats(files)
-    }
+    orders = {_detect_date_order(_messages(chat), options) for chat in _chats(files)}
     return replace(options, date_order=orders.pop()) if len(orders) == 1 else options
 
 
@@ -257,13 +253,11 @@ def _sample(files: ExportFiles, options: Options) -> list[FileSample]:
     ]
 
 
-def _detect_date_order(
-    messages: Iterable[ChatMessage], options: Options, *, chosen: str | None
-) -> str:
+def _detect_date_order(messages: Iterable[ChatMessage], options: Options) -> str:
     return dates.detect_date_order(
         (plain_date(message) for message in messages),
         years=range(FIRST_YEAR, options.horizon_year + 1),
-        chosen=chosen,
+        chosen=options.date_order,
         ascends=True,
     )
 
@@ -279,9 +273,8 @@ def _read_chat(file: ExportFile, *, media: dict[str, ExportFile], options: Optio
     conversation = records.Conversation(
         id=records.conversation_id(SERVICE, name), name=name, service=SERVICE
     )
-    date_order = options.date_order or _detect_date_order(
-        islice(_messages(file), 5_000), options, chosen=None
-    )
+    # A chosen order is for dates that leave it open: of two chats, each can have its own.
+    date_order = _detect_date_order(_messages(file), options)
     yield ExportItem(file.name, "", 0, lambda: ParsedItem([conversation.record()]))
     keys, clock = ContentKeys("w_"), _Clock()
     for message in _messages(file):

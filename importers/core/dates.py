@@ -104,7 +104,11 @@ def parse_written_date(text: str) -> WrittenDate | None:
 
 
 def to_date(written: WrittenDate, order: str) -> date | None:
-    """Return the date in this order, or None for an impossible one such as 30 February."""
+    """Return the date in this order, or None for an impossible one such as 30 February.
+
+    A year of four digits in front is one whatever the order.
+    """
+    order = "ymd" if len(written.numbers[0]) == 4 else order
     year, month, day = (int(written.numbers[position]) for position in _POSITIONS[order])
     if len(written.numbers[_POSITIONS[order][0]]) <= 2:
         year += BEFORE_REIWA if order == "reiwa" else 2000 if year < 70 else 1900
@@ -292,7 +296,7 @@ def parse_date(text: str, order: str) -> date | None:
     written = parse_written_date(normalize(text))
     if written is None:
         return None
-    day = to_date(written, "ymd" if len(written.numbers[0]) == 4 else order)
+    day = to_date(written, order)
     return day if day is not None and day.year <= _LAST_YEAR else None
 
 

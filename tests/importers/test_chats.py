@@ -57,6 +57,20 @@ def test_ambiguous_dates_require_date_order(tmp_path: Path) -> None:
     assert one("messages", text="hey")["sent_at"] == "2026-08-07T08:30:00+00:00"
 
 
+def test_a_chosen_order_is_for_the_chats_that_leave_it_open(tmp_path: Path) -> None:
+    whatsapp(tmp_path, "03/04/26, 08:30 - Jonas: open", "05/06/26, 08:30 - Jonas: ho")
+    for name, days in (("Ida", ("02/28/26", "03/04/26")), ("Eva", ("2026/03/04", "2026/05/06"))):
+        lines = [f"{day}, 08:30 - {name}: {name} {n}\n" for n, day in enumerate(days)]
+        (tmp_path / f"WhatsApp Chat with {name}.txt").write_text("".join(lines))
+
+    run(tmp_path, date_order="dmy")
+
+    sent = {message["text"]: message["sent_at"][:10] for message in records("messages")}
+    assert sent["open"] == "2026-04-03"
+    assert (sent["Ida 0"], sent["Ida 1"]) == ("2026-02-28", "2026-03-04")
+    assert (sent["Eva 0"], sent["Eva 1"]) == ("2026-03-04", "2026-05-06")
+
+
 def test_slack_resolves_users_and_threads() -> None:
     run(TORTURE / "slack")
 
