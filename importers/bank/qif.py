@@ -40,6 +40,7 @@ _LETTERS = frozenset("DTUCNPMALSE$%FX")
 """The lines of a record begin with one of these."""
 _TRANSACTION_TYPES = ("!type:bank", "!type:ccard", "!type:cash", "!type:oth a", "!type:oth l")
 
+_AMOUNT = re.compile(r"[-+]?[\d.,']*\d")
 _USED = frozenset("DTUPLNM")
 _NAMES = {"A": "Address", "C": "Cleared", "S": "Split", "E": "Split memo", "$": "Split amount",
           "%": "Split percent"}  # fmt: skip
@@ -117,9 +118,9 @@ def _parse(file: ExportFile) -> tuple[list[Transaction], list[tuple[int, str]], 
             has_transactions = line.lower().startswith(_TRANSACTION_TYPES)
             lines, first_line = [], number + 1
         elif is_end:
-            if is_account:
+            if is_account and _is_account(lines):
                 account = _first(lines).get("N") or account
-            elif has_transactions and lines:
+            elif (has_transactions or is_account) and lines:
                 found.append((account, first_line, lines))
             elif lines:
                 lists[kind] += 1
@@ -129,6 +130,15 @@ def _parse(file: ExportFile) -> tuple[list[Transaction], list[tuple[int, str]], 
     if has_transactions and not is_account and lines:
         found.append((account, first_line, lines))
     return found, foreign, lists
+
+
+def _is_account(lines: Lines) -> bool:
+    """Return whether an entry of a list of accounts is one: Quicken lets bookings follow there.
+
+    The letter T is the kind of an account, and the amount of a booking.
+    """
+    fields = _first(lines)
+    return not lines or ("N" in fields and not _AMOUNT.fullmatch(fields.get("T", "")))
 
 
 def _first(lines: Lines) -> dict[str, str]:
