@@ -38,7 +38,7 @@ from importers.core.source import (
 )
 from importers.models import SourceAccount
 from importers.registry import find_source, installed_sources
-from importers.sources import account_store, accounts, oauth, outcome, status
+from importers.sources import account_store, accounts, oauth, status
 from importers.sources.accounts import AccountDetails
 from importers.sources.sync_batch import answer_deletions
 from owner.form_fields import (
@@ -152,7 +152,7 @@ def account_choices(request: HttpRequest, connection_id: str) -> HttpResponse:
     initial = {
         "containers": account.settings["containers"],
         "is_mirror": account.is_mirror,
-        outcome.SETTING: account.settings.get(outcome.SETTING),
+        account_store.DAILY_LIMIT: account.settings.get(account_store.DAILY_LIMIT),
     }
     form = ChoiceForm(found, None, source, data, initial=initial)
     if data is not None and form.is_valid():
@@ -282,7 +282,10 @@ def choose(
     data = request.POST if "draft" in request.POST else None
     user = str(details.settings.get("user", ""))
     own = dict.fromkeys([*([user.lower()] if "@" in user else []), *known_addresses()])
-    initial = {outcome.SETTING: accounts.suggested_limit(details.settings), FIELD: "\n".join(own)}
+    initial = {
+        account_store.DAILY_LIMIT: accounts.suggested_limit(details.settings),
+        FIELD: "\n".join(own),
+    }
     form = ChoiceForm(found, connections, source, data, initial=initial)
     if data is not None and form.is_valid():
         chosen = form.cleaned_data
@@ -293,7 +296,7 @@ def choose(
                 found=found,
                 connection_id=chosen["connection"] or None,
                 is_mirror=chosen.get("is_mirror", False),
-                daily_megabytes=chosen[outcome.SETTING],
+                daily_megabytes=chosen[account_store.DAILY_LIMIT],
                 owner_id=current_owner(),
                 now=timezone.now(),
             )
@@ -365,7 +368,7 @@ def _card(account: SourceAccount, now: datetime) -> dict[str, Any]:
         "problem": problem and escape_invisible(problem),
         "question": question and escape_invisible(question),
         "through": (account.held_deletions or {}).get("through"),
-        "daily_megabytes": account.settings.get(outcome.SETTING),
+        "daily_megabytes": account.settings.get(account_store.DAILY_LIMIT),
         "result": result,
         "skipped": skipped and escape_invisible(skipped),
         "moved_to": _moved_to(account),
@@ -383,14 +386,14 @@ def _act(account: SourceAccount, values: Mapping[str, str], now: datetime) -> st
     pk = account.connection_id
     match values.get("action"):
         case "sync":
-            account_store.sync_now(pk, now=now)
+            account_store.set_due(pk, now)
             return "The account is read within a few seconds."
         case "pause":
             set_paused(pk, is_paused=True, now=now)
             return "Paused: nothing new is read. Apps can still read what is stored."
         case "resume":
             set_paused(pk, is_paused=False, now=now)
-            account_store.sync_now(pk, now=now)
+            account_store.set_due(pk, now)
             return "Resumed."
         case "forget":
             account_store.set_credential(pk, None, now=now)

@@ -1,19 +1,40 @@
-"""Store the accounts of live sources, and encrypt their credentials."""
+"""Store the accounts of live sources, their encrypted credentials, and what their runs did.
 
+Some providers limit how much an account reads on a day (UTC); the next run waits for the next day.
+"""
+
+import logging
+import random
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, time, timedelta
 from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import Case, F, QuerySet, Value, When
+from django.utils import timezone
 
 from evidence.access.sql import SQL, fetch_all
 from evidence.models.connections import Connection
+from evidence.write.ingest import IngestResult
 from evidence.write.sealed_values import reencrypt_rows, seal_texts, unseal_texts
+from importers.core.results import ReceiptCode
+from importers.core.source import ProblemCode, SourceError
 from importers.models import SourceAccount, SyncedItem
+from importers.registry import find_source
 
 PURPOSE = "source credential"
 SYNCED_STATUSES = (Connection.Status.ACTIVE, Connection.Status.DRAFT)
+DAILY_LIMIT = "daily_megabytes"
+"""The setting of an account that reads at most so much on a day."""
+JITTER = 0.1
+"""Share by which intervals differ, so that accounts do not all start at once."""
+SPREAD = timedelta(minutes=5)
+FIRST_DELAY = timedelta(minutes=1)
+MAX_DELAY = timedelta(hours=6)
+MAX_NOTES = 50
+
+logger = logging.getLogger(__name__)
 
 
 def create_account(
@@ -183,33 +204,123 @@ def change_settings(
     items.filter(container__in=removed).delete()
 
 
-def postpone(account: SourceAccount, due_at: datetime) -> None:
-    SourceAccount.unscoped.filter(connection_id=account.connection_id).update(due_at=due_at)
+def set_due(connection_id: str, due_at: datetime) -> None:
+    SourceAccount.unscoped.filter(connection_id=connection_id).update(due_at=due_at)
 
 
-def sync_now(connection_id: str, *, now: datetime) -> None:
-    SourceAccount.unscoped.filter(connection_id=connection_id).update(due_at=now)
+def is_limit_reached(account: SourceAccount, *, now: datetime, more: int = 0) -> bool:
+    """Return whether an account that reads ``more`` bytes must wait for the next day."""
+    megabytes = account.settings.get(DAILY_LIMIT)
+    return bool(megabytes) and _bytes_of(account, now) + more >= megabytes * 1_000_000
+
+
+def traffic_with(account: SourceAccount, size: int, *, now: datetime) -> Mapping[str, Any]:
+    """Return the traffic of the account with ``size`` more bytes."""
+    return {"day": now.date().isoformat(), "bytes": _bytes_of(account, now) + size}
+
+
+def _bytes_of(account: SourceAccount, now: datetime) -> int:
+    is_today = account.traffic.get("day") == now.date().isoformat()
+    return int(account.traffic["bytes"]) if is_today else 0
+
+
+@dataclass(slots=True)
+class RunReport:
+    """What a run did, for the owner's pages. ``notes`` are items that were not stored whole.
+
+    ``skipped`` are counts of what the source does not read, by kind.
+    """
+
+    started_at: str
+    finished_at: str = ""
+    created: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    files: int = 0
+    left_out: int = 0
+    done: int = 0
+    total: int = 0
+    is_complete: bool = False
+    notes: list[str] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def add(self, result: IngestResult) -> None:
+        self.created += result.created
+        self.updated += result.updated
+        self.deleted += result.deleted
+        self.unchanged += result.unchanged
+
+    def note(self, location: str, code: ReceiptCode, detail: str = "") -> None:
+        text = code.text
+        self.left_out += not text.is_imported
+        if len(self.notes) < MAX_NOTES:
+            self.notes.append(" ".join(filter(None, (f"{location}: {text.problem}", detail))))
 
 
 def finish_run(
     account: SourceAccount,
-    *,
-    due_at: datetime,
-    last_run: Mapping[str, Any],
-    problem: Mapping[str, Any] | None,
-    failures: int,
-    succeeded_at: datetime | None,
+    report: RunReport,
+    stopped_at: list[str] | None,
+    error: SourceError | None,
 ) -> None:
-    """Save the outcome of a run. ``succeeded_at`` stays as it was where it is None.
+    """Save the outcome of a run, and plan the next one. ``stopped_at``: the item that ended it.
 
     An account that became due during the run, as when its owner chose to sync now, stays due.
     """
-    rows = SourceAccount.unscoped.filter(connection_id=account.connection_id)
-    values: dict[str, Any] = {} if succeeded_at is None else {"succeeded_at": succeeded_at}
-    rows.update(
+    now = timezone.now()
+    report.finished_at = now.isoformat()
+    source = find_source(account.source_name)
+    problem, failures, delay = None, 0, MAX_DELAY if source is None else source.interval
+    is_failure = error is not None and error.code is not ProblemCode.CONTAINER_MISSING
+    if error is not None:
+        problem = _problem(account.problem or {}, error, stopped_at, now)
+        logger.warning("a sync of %s failed: %s", account.connection_id, error.code)
+    if is_failure:
+        failures = account.failures + 1
+        delay = min(MAX_DELAY, FIRST_DELAY * 2 ** min(failures - 1, 10))
+        if needs_owner(problem):
+            delay = MAX_DELAY
+    elif not report.is_complete:
+        delay = timedelta()
+    due_at = now + delay * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
+    if is_limit_reached(account, now=now):
+        due_at = max(due_at, next_day(now))
+    succeeded = {"succeeded_at": now} if report.is_complete and not is_failure else {}
+    SourceAccount.unscoped.filter(connection_id=account.connection_id).update(
         due_at=Case(When(due_at=account.due_at, then=Value(due_at)), default=F("due_at")),
-        last_run=last_run,
+        last_run=asdict(report),
         problem=problem,
         failures=failures,
-        **values,
+        **succeeded,
     )
+
+
+def next_day(now: datetime) -> datetime:
+    """Return when an account continues that has read its daily limit."""
+    midnight = datetime.combine(now.date() + timedelta(days=1), time(), tzinfo=now.tzinfo)
+    return midnight + SPREAD * random.random()  # noqa: S311 - no secret
+
+
+def needs_owner(problem: Mapping[str, Any] | None) -> bool:
+    """Return whether trying again changes nothing until the owner acts."""
+    return problem is not None and ProblemCode(problem["code"]).text.needs_owner
+
+
+def _problem(
+    before: dict[str, Any], error: SourceError, stopped_at: list[str] | None, now: datetime
+) -> dict[str, Any]:
+    """Return what to tell the owner, since when, and which items to skip.
+
+    An item is skipped after the source ended twice while it parsed it.
+    """
+    skip = before.get("skip", [])
+    if stopped_at is not None and before.get("stopped_at") == stopped_at:
+        skip = [*skip, stopped_at]
+    return {
+        "code": str(error.code),
+        "detail": error.detail,
+        "since": before["since"] if before.get("code") == error.code else now.isoformat(),
+        "stopped_at": stopped_at,
+        "skip": skip,
+    }

@@ -27,7 +27,8 @@ from importers.core.source_http import parse_url
 from importers.core.source_process import AccountAccess, open_source
 from importers.models import SourceAccount
 from importers.registry import find_source
-from importers.sources import account_store, oauth, outcome
+from importers.sources import account_store, oauth
+from importers.sources.account_store import DAILY_LIMIT
 
 LOOKUP_SECONDS = 5.0
 MAX_CHARS = 1_000
@@ -285,14 +286,14 @@ def _choices(
         title = source.container_title.lower() or "entries"
         raise InvalidRequest(message=f"Choose one or more {title}.", param="containers")
     if daily_megabytes is not None and daily_megabytes < 1:
-        message = f"{outcome.SETTING} takes a number from 1; got {daily_megabytes}."
-        raise InvalidRequest(message=message, param=outcome.SETTING)
+        message = f"{DAILY_LIMIT} takes a number from 1; got {daily_megabytes}."
+        raise InvalidRequest(message=message, param=DAILY_LIMIT)
     titles = {
         each.name: each.title
         for each in found
         if each.name in containers and each.name != each.title
     }
-    return {"containers": list(containers), "titles": titles, outcome.SETTING: daily_megabytes}
+    return {"containers": list(containers), "titles": titles, DAILY_LIMIT: daily_megabytes}
 
 
 def suggested_limit(settings: Mapping[str, Any]) -> int | None:

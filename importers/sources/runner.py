@@ -30,9 +30,18 @@ from importers.models import SourceAccount
 from importers.registry import find_source
 from importers.runs.import_totals import declares_files
 from importers.runs.record_feed import AttachmentSpool, store_files
-from importers.sources import account_store, oauth, outcome
-from importers.sources.account_store import AccountKey, DueAccount, due_accounts
-from importers.sources.outcome import RunReport, finish_run, next_day
+from importers.sources import account_store, oauth
+from importers.sources.account_store import (
+    AccountKey,
+    DueAccount,
+    RunReport,
+    due_accounts,
+    finish_run,
+    is_limit_reached,
+    next_day,
+    set_due,
+    traffic_with,
+)
 from importers.sources.sync_batch import (
     SeenItem,
     SyncBatch,
@@ -100,8 +109,8 @@ def sync(
         if not is_free or account is None:
             return None
         now = timezone.now()
-        if outcome.is_reached(account, now=now):
-            account_store.postpone(account, next_day(now))
+        if is_limit_reached(account, now=now):
+            set_due(connection_id, next_day(now))
             return RunReport(now.isoformat())
         run = _AccountRun(account, is_stopped, on_progress)
         try:
@@ -184,7 +193,7 @@ class _AccountRun:
             self._add(pending, step, session, source)
             self.report.is_complete = step.ends_pass
             self.report.skipped = step.skipped
-            is_limit = outcome.is_reached(self._account, now=timezone.now(), more=pending.received)
+            is_limit = is_limit_reached(self._account, now=timezone.now(), more=pending.received)
             if pending.is_due or step.ends_pass or is_limit:
                 pending = self._store(pending, source)
                 self._on_progress(step.done, step.total)
@@ -239,7 +248,7 @@ class _AccountRun:
             self.report.note(pending.locations.get(key, ""), code, detail)
 
         now = timezone.now()
-        pending.batch.traffic = outcome.added(self._account, pending.received, now=now)
+        pending.batch.traffic = traffic_with(self._account, pending.received, now=now)
         result = store_batch(
             self._account,
             pending.batch,

@@ -10,7 +10,8 @@ from evidence.advisory_locks import is_locked
 from evidence.models.connections import Connection
 from importers.core.source import ProblemCode, SourceError
 from importers.models import SourceAccount
-from importers.sources import oauth, outcome
+from importers.sources import oauth
+from importers.sources.account_store import DAILY_LIMIT, is_limit_reached, needs_owner
 from importers.sources.runner import lock_name
 from importers.sources.sync_batch import count_items
 
@@ -65,7 +66,7 @@ def notice(account: SourceAccount, *, now: datetime) -> Notice | None:
         key, summary = f"deletions {asked['since']}", "Deletions wait for your decision."
         return Notice(key, f"{name}: {question(account)}", "Decide", summary)
     summary = "" if problem is None else ProblemCode(problem["code"]).text.problem
-    if outcome.needs_owner(problem):
+    if needs_owner(problem):
         return Notice(since, f"{name}: {line}", "Mend it", summary)
     if is_stale(account, now=now):
         days = max(1, (now - last_time(account)).days)
@@ -152,8 +153,8 @@ def next_run(account: SourceAccount, *, now: datetime) -> str:
     if is_locked(lock_name(account.connection_id)):
         return "running now"
     at = "now" if account.due_at <= now else _format_time(account.due_at)
-    if outcome.is_reached(account, now=now):
-        return f"{at}: the limit of {account.settings[outcome.SETTING]:,} MB a day is reached"
+    if is_limit_reached(account, now=now):
+        return f"{at}: the limit of {account.settings[DAILY_LIMIT]:,} MB a day is reached"
     return at
 
 

@@ -16,8 +16,8 @@ from evidence.models.owners import current_owner
 from importers.core.source import InstalledSource, SourceError
 from importers.models import SourceAccount
 from importers.registry import find_source, installed_sources
-from importers.sources import accounts, outcome, status
-from importers.sources.account_store import find_account, list_accounts
+from importers.sources import accounts, status
+from importers.sources.account_store import find_account, is_limit_reached, list_accounts
 from importers.sources.runner import sync
 
 NAMES = ", ".join(source.name for source in installed_sources())
@@ -119,7 +119,7 @@ class Command(OwnerCommand):
                 current = find_account(account.connection_id, owner_id=current_owner())
                 if report is None or current is None:
                     return "The account is paused, or another process reads it."
-                is_waiting = outcome.is_reached(current, now=timezone.now())
+                is_waiting = is_limit_reached(current, now=timezone.now())
                 if current.problem is not None or report.is_complete or is_waiting:
                     return status.problem_line(current)
 
