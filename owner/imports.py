@@ -27,7 +27,6 @@ from importers.core.results import ReceiptCode, UnreadableError
 from importers.models import ImportReceipt, ImportRun
 from importers.registry import installed_importers
 from importers.runs import uploads
-from importers.runs.import_totals import ImportTotals, format_sum
 from importers.runs.preview import (
     ExportPart,
     ExportPreview,
@@ -36,6 +35,7 @@ from importers.runs.preview import (
     issue_text,
     preview_export,
 )
+from importers.runs.record_feed import ImportTotals, format_sum
 from importers.runs.store import ensure_connection, find_run, latest_runs
 from importers.runs.uploads import Upload, answer, dismiss, find_waiting, list_waiting, locate
 from operations import jobs

@@ -24,8 +24,13 @@ from importers.core.results import Issue, ReceiptCode
 from importers.core.sandbox import ClaimedFiles, Claims, SandboxError, Session, parse_issue
 from importers.models import ImportReceipt, ImportRun
 from importers.registry import OWN_PACKAGE, installed_importers
-from importers.runs.import_totals import ImportTotals, total_lines
-from importers.runs.record_feed import AttachmentSpool, RecordFeed, pending_receipts
+from importers.runs.record_feed import (
+    AttachmentSpool,
+    ImportTotals,
+    RecordFeed,
+    pending_receipts,
+    total_lines,
+)
 from importers.runs.store import (
     ImportTarget,
     PendingReceipt,

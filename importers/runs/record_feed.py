@@ -1,5 +1,7 @@
 """Convert parsed items to ingest lines, and keep attachments on disk until records are stored.
 
+Totals count the records by stream, account and currency, to compare with the original.
+
 One thread reads the lines of a feed and prepares batches; another one writes the batches and calls
 ``finished_items``.
 """
@@ -8,23 +10,26 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
+from decimal import Decimal
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
 
 from evidence import limits
+from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import InvalidRequest
 from evidence.write.blobs import CHUNK_BYTES, SmallFile, put_blob, put_small_files, stored_blobs
 from evidence.write.ndjson import NdjsonLine
+from importers.bank.amounts import EXPONENTS
 from importers.core.readers import KeySet
 from importers.core.results import Issue, ReceiptCode, StaleRecords, without_repeated
 from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader, SandboxError
-from importers.runs.import_totals import ImportTotals, RecordSummary
 from importers.runs.store import PendingReceipt
 
 SMALL_FILES = 32
@@ -33,6 +38,11 @@ SPOOL_MAX_BYTES = 256 * 1024 * 1024
 """With more bytes on disk, the feed pauses until the files are stored."""
 SLICE_SECONDS = 10.0
 """Time after which the imports of other owners have their turn."""
+MAX_TOTALS = 500
+"""Further accounts and currencies of a stream count together."""
+_DATE_CHARS = 10
+TotalKey = tuple[str, str, str]
+"""Stream, account and currency."""
 
 
 class SpooledFile(NamedTuple):
@@ -146,6 +156,151 @@ def store_files(
                 )
                 stored.add(blob.blob_id)
     return [file for file in new if file.blob_id in stored]
+
+
+class RecordSummary(NamedTuple):
+    """What counts of one record in the totals. ``name`` is that of an account.
+
+    ``line`` is the line of the feed that stores the record.
+    """
+
+    stream: str
+    account: str = ""
+    currency: str = ""
+    day: str = ""
+    amount: Decimal | None = None
+    name: str = ""
+    line: int = 0
+
+
+@dataclass(slots=True)
+class Total:
+    """Items of one account in one currency, and what became of them. Dates are in ISO 8601."""
+
+    items: int = 0
+    first: str = ""
+    last: str = ""
+    sum: Decimal | None = None
+    new: int = 0
+    changed: int = 0
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class ImportTotals:
+    """Totals of the records of an import. ``fields`` are the time and amount field by stream."""
+
+    fields: Mapping[str, tuple[str, str]]
+    names: dict[str, str] = field(default_factory=dict)
+    totals: dict[TotalKey, Total] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, declaration: bytes) -> "ImportTotals":
+        return cls(_fields(declaration))
+
+    def summarize(self, stream: str, content: bytes, *, line: int = 0) -> RecordSummary:
+        """Return what counts of a record, whose content may be anything."""
+        time_field, amount_field = self.fields.get(stream, ("", ""))
+        try:
+            data = orjson.loads(content)
+        except orjson.JSONDecodeError:
+            data = None
+        if not isinstance(data, dict):
+            return RecordSummary(stream, line=line)
+        amount = data.get(amount_field) if amount_field else None
+        is_account = stream == "accounts"
+        return RecordSummary(
+            stream,
+            str(data.get("account_id") or (data.get("id") if is_account else "") or "")[:200],
+            str(data.get("currency") or "")[:10] if amount_field else "",
+            str(data.get(time_field) or "")[:_DATE_CHARS],
+            Decimal(str(amount)) if type(amount) in (int, float) else None,
+            str(data.get("name") or "")[:200] if is_account else "",
+            line,
+        )
+
+    def add(
+        self,
+        summaries: Iterable[RecordSummary],
+        *,
+        new: Set[int] = frozenset(),
+        changed: Set[int] = frozenset(),
+        refused: Set[int] = frozenset(),
+    ) -> None:
+        """Add records; those whose line is in none of the sets are unchanged."""
+        for stream, account, currency, day, amount, name, line in summaries:
+            if stream == "accounts":
+                self.names[account] = name
+            key = (stream, "" if stream == "accounts" else account, currency)
+            if key not in self.totals and len(self.totals) >= MAX_TOTALS:
+                key = (stream, "", "")
+            total = self.totals.setdefault(key, Total())
+            total.items += 1
+            if day:
+                total.first = min(total.first or day, day)
+                total.last = max(total.last, day)
+            if amount is not None:
+                total.sum = (total.sum or Decimal()) + amount
+            total.new += line in new
+            total.changed += line in changed
+            total.refused += line in refused
+
+    def to_json(self) -> dict[str, Any]:
+        lines = [
+            [*key, *(str(each) if isinstance(each, Decimal) else each for each in astuple(total))]
+            for key, total in self.totals.items()
+        ]
+        return {"names": self.names, "lines": lines}
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Continue the totals of an interrupted run."""
+        self.names = dict(saved.get("names", {}))
+        for stream, account, currency, items, first, last, sum_, *stored in saved.get("lines", ()):
+            self.totals[stream, account, currency] = Total(
+                items, first, last, None if sum_ is None else Decimal(sum_), *stored
+            )
+
+
+def total_lines(totals: Mapping[str, Any], *, source: str) -> Iterator[str]:
+    """Yield the lines of a table: items, source and account, first and last date, and sum."""
+    rows = [("Items", "Source and account", "First", "Last", "Sum")]
+    for stream, account, currency, items, first, last, sum_, *_ in sorted(totals.get("lines", ())):
+        name = totals["names"].get(account, "")
+        money = "" if sum_ is None else format_sum(Decimal(sum_), currency)
+        rows.append(
+            (f"{items:,} {stream}", ", ".join(filter(None, (source, name))), first, last, money)
+        )
+    if len(rows) == 1:
+        return
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def format_sum(amount: Decimal, currency: str) -> str:
+    """Return a sum with the digits of its currency."""
+    digits = max(EXPONENTS.get(currency, 2), -int(amount.normalize().as_tuple().exponent))
+    return f"{amount:,.{digits}f} {currency or '(no currency)'}"
+
+
+@cache
+def declares_files(declaration: bytes, stream: str) -> bool:
+    """Return whether records of a stream are files. A mail is none, though its HTML is stored as one."""
+    streams = {each["name"]: each for each in orjson.loads(declaration)["streams"]}
+    return stream in streams and BLOB_REFERENCE in streams[stream]["schema"]["properties"]
+
+
+@cache
+def _fields(declaration: bytes) -> dict[str, tuple[str, str]]:
+    fields = {}
+    for stream in orjson.loads(declaration)["streams"]:
+        properties = stream["schema"]["properties"]
+        amounts = [
+            name for name, each in properties.items() if each.get("x_pdpp_type") == "currency"
+        ]
+        time_field = stream.get("consent_time_field") or stream.get("cursor_field") or ""
+        fields[stream["name"]] = (time_field, amounts[0] if amounts else "")
+    return fields
 
 
 @dataclass(slots=True)

@@ -21,12 +21,13 @@ from importers.core.readers import KeySet
 from importers.core.results import Issue, ReceiptCode
 from importers.models import ImportRun
 from importers.runs import store
-from importers.runs.import_totals import ImportTotals, StoredLines, declares_files
 from importers.runs.preview import ExportPart, refresh_part
 from importers.runs.record_feed import (
     AttachmentSpool,
+    ImportTotals,
     RecordFeed,
     SpooledFile,
+    declares_files,
     pending_receipts,
     store_files,
 )
@@ -200,12 +201,13 @@ class _PartImport:
         self.spool.truncate()
         items = feed.finished_items(up_to=up_to)
         refused = self.rejected_lines - self.new_lines - self.changed_lines
-        stored = StoredLines(self.new_lines, self.changed_lines, refused)
         for item in items:
             self.run.items_done = item.number + 1
             self.run.bytes_done += item.size
             self.run.doubles += item.duplicates
-            self.totals.add(item.summaries, stored)
+            self.totals.add(
+                item.summaries, new=self.new_lines, changed=self.changed_lines, refused=refused
+            )
         self.run.totals = self.totals.to_json()
         for lines in (self.rejected_lines, self.new_lines, self.changed_lines):
             lines.difference_update([line for line in lines if line <= up_to])

@@ -28,8 +28,7 @@ from importers.core.source import InstalledSource, ProblemCode, SourceError
 from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
 from importers.models import SourceAccount
 from importers.registry import find_source
-from importers.runs.import_totals import declares_files
-from importers.runs.record_feed import AttachmentSpool, store_files
+from importers.runs.record_feed import AttachmentSpool, declares_files, store_files
 from importers.sources import account_store, oauth
 from importers.sources.account_store import (
     AccountKey,
