@@ -9,7 +9,7 @@ from django.conf import settings
 
 from evidence.events.event_scheduler import deliver_events
 from evidence.ledger.checkpoints import sign_all
-from importers.runs.background import ImportWorker
+from importers.runs.runner import ImportWorker
 from importers.sources.runner import read_accounts
 from operations import background_jobs
 from operations.backup import schedule

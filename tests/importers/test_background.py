@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from importers.models import ImportRun
-from importers.runs.background import ImportWorker
+from importers.runs.runner import ImportWorker
 from tests.importers.imports import TORTURE, latest, records, run
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 
 from importers.core.importer import ChoiceNeeded
 from importers.models import ImportReceipt
-from importers.runs import background
+from importers.runs import runner
 from tests.importers.bank import account_names, bookings, put, run_confirmed
 from tests.importers.imports import latest, one, receipts, records, run
 from tests.importers.torture_kit import read_directly
@@ -382,12 +382,12 @@ def test_table_with_two_sides_is_refused_with_the_reason(tmp_path: Path) -> None
 def test_watched_folder_keeps_a_doubtful_file_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "WAITING_SECONDS", 0)
+    monkeypatch.setattr(runner, "WAITING_SECONDS", 0)
     folder = tmp_path / "watched"
     text = f"{HEAD}\n03/04/2026,A,-1.50\n05/06/2026,B,-2.50\n"
     path = put(folder / "giro.csv", text)
     os.utime(path, (time.time() - 100,) * 2)
-    worker = background.ImportWorker(tmp_path / "imports", watch=folder, seconds=0)
+    worker = runner.ImportWorker(tmp_path / "imports", watch=folder, seconds=0)
 
     list(worker.job())
     assert records("transactions") == records("accounts") == []

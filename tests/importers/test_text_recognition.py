@@ -18,7 +18,7 @@ from importers.core import isolation, text_recognition
 from importers.core.results import Issue, ParsedItem, ReceiptCode
 from importers.core.text_recognition import recognize_pdf
 from importers.models import ImportReceipt
-from importers.runs.background import ImportWorker
+from importers.runs.runner import ImportWorker
 from tests.importers.imports import connection, content, receipts, records, run
 from tests.importers.needs import OCR
 

@@ -15,10 +15,9 @@ from django.utils import timezone
 from evidence.models.owners import get_or_create_owner
 from importers.core.importer import ImportRequest
 from importers.models import ImportRun
-from importers.runs import background, uploads
-from importers.runs.background import ImportWorker
+from importers.runs import runner, uploads
 from importers.runs.preview import ExportPart, preview_export
-from importers.runs.runner import import_part
+from importers.runs.runner import ImportWorker, import_part
 from importers.runs.uploads import Upload
 from tests.importers.imports import TORTURE
 
@@ -76,7 +75,7 @@ def test_a_slow_import_keeps_its_upload_from_another_process(
                 run_in_thread(lambda: done.extend(work(workspace)))
         return preview_export(*args, **kwargs)
 
-    monkeypatch.setattr(background, "preview_export", slow)
+    monkeypatch.setattr(runner, "preview_export", slow)
     work(workspace)
 
     assert done == [None]
@@ -104,7 +103,7 @@ def test_an_upload_waits_while_the_same_export_is_being_imported(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = queue_upload(workspace)
-    monkeypatch.setattr(background, "BUSY_SECONDS", 0)
+    monkeypatch.setattr(runner, "BUSY_SECONDS", 0)
     phases = []
 
     def meanwhile(_: ImportRun) -> None:

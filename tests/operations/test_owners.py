@@ -20,7 +20,7 @@ from evidence.models.connections import Connection
 from evidence.models.owners import Owner, acting_for, current_owner, in_turn
 from importers.models import ImportRun
 from importers.runs import record_feed, uploads
-from importers.runs.background import OTHER_OWNERS, ImportWorker
+from importers.runs.runner import OTHER_OWNERS, ImportWorker
 from importers.sources.runner import read_accounts
 from operations import background_jobs
 from operations.backup import schedule, table_copy

@@ -29,7 +29,6 @@ from importers.core.importer import (
 from importers.core.results import UnreadableError
 from importers.models import ImportRun
 from importers.registry import installed_importers
-from importers.runs.background import ImportWorker
 from importers.runs.preview import (
     MAX_RECEIPTS_SHOWN,
     ExportPart,
@@ -43,7 +42,7 @@ from importers.runs.preview import (
     unknown_tables,
 )
 from importers.runs.record_feed import total_lines
-from importers.runs.runner import OnProgress, import_part
+from importers.runs.runner import ImportWorker, OnProgress, import_part
 from importers.runs.store import list_receipts
 from importers.runs.uploads import list_waiting, settle
 

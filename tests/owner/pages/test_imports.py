@@ -19,7 +19,7 @@ from django.utils import timezone
 from evidence.errors import IngestStorageError
 from importers.models import ImportRun
 from importers.runs import uploads
-from importers.runs.background import ImportWorker
+from importers.runs.runner import ImportWorker
 from owner.site import owner
 from tests.importers.imports import TORTURE, records, run
 from tests.owner.pages.browser import Browser, Page
@@ -413,7 +413,7 @@ def test_what_fails_is_said_and_stops_nothing_else(
 ) -> None:
     page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
     address = alice.press(page.form, "start").address
-    monkeypatch.setattr("importers.runs.background.preview_export", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("importers.runs.runner.preview_export", lambda *_, **__: 1 / 0)
 
     work(imports)
 
