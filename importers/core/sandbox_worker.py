@@ -8,6 +8,7 @@ imported before the process is confined. A message is the length of a JSON objec
 import importlib.util
 import logging
 import os
+import pkgutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 if __name__ == "__main__":  # isolated mode leaves out this folder
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
@@ -55,6 +56,7 @@ _NUL = rb"\u0000"
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Ranges = list[list[int]]
 
 
@@ -91,6 +93,14 @@ def load_package(name: str, folder: Path) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+
+
+def load_object(path: str, kind: type[T]) -> T:
+    """Import an object such as ``pdpp_mood.importer:MOOD``. Raises ``TypeError`` for another kind."""
+    found = pkgutil.resolve_name(path)
+    if not isinstance(found, kind):
+        raise TypeError(f"{path} is no {kind.__name__}")
+    return found
 
 
 class Worker:
@@ -145,7 +155,7 @@ class Worker:
         claims, failed = [], []
         for name, object_path in request["importers"]:
             try:
-                claimed = self._load(object_path).claim(unclaimed)
+                claimed = load_object(object_path, Importer).claim(unclaimed)
                 chosen = {
                     position
                     for file in claimed
@@ -178,7 +188,7 @@ class Worker:
     def _prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         options = Options.from_json(request["options"])
         try:
-            importer, files = self._load(request["object"]), self._select(request)
+            importer, files = load_object(request["object"], Importer), self._select(request)
             prepared = importer.prepare(files, options)
             if options.columns.get(DATES) != AS_WRITTEN:
                 items = map(parse_item, importer.read(files, prepared))
@@ -194,7 +204,8 @@ class Worker:
     def _sample(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
             options = Options.from_json(request["options"])
-            samples = self._load(request["object"]).sample(self._select(request), options)
+            importer = load_object(request["object"], Importer)
+            samples = importer.sample(self._select(request), options)
             return {"samples": [to_storable_json(asdict(each)) for each in samples]}
         except Exception as error:  # noqa: BLE001 - the owner can decide without a sample
             return {"samples": [], "failed": type(error).__name__}
@@ -212,7 +223,7 @@ class Worker:
             if fingerprint(files) != request["fingerprint"]:
                 write_message(responses, {"changed": True})
                 return
-            importer = self._load(request["object"])
+            importer = load_object(request["object"], Importer)
             watched = [batch.watch(file) for file in files]
             for number, item in enumerate(
                 importer.read(watched, Options.from_json(request["options"]))
@@ -236,13 +247,6 @@ class Worker:
     def _select(self, request: dict[str, Any]) -> Sequence[ExportFile]:
         return [file for first, last in request["files"] for file in self.export.files[first:last]]
 
-    def _load(self, object_path: str) -> Importer:
-        module_name, _, attribute = object_path.partition(":")
-        importer = getattr(importlib.import_module(module_name), attribute)
-        if not isinstance(importer, Importer):
-            raise TypeError(f"{object_path} is not an Importer")
-        return importer
-
 
 def _ranges(positions: list[int]) -> Ranges:
     """Return [first, last + 1] of each run of consecutive positions."""
@@ -258,18 +262,14 @@ def _ranges(positions: list[int]) -> Ranges:
 def parse_item(item: ExportItem) -> ParsedItem:
     """Parse an item, and convert every error to an issue."""
     try:
-        return _require_keys(item.parse())
+        parsed = item.parse()
+        has_keys = all(isinstance(record.data.get("id"), str) for record in parsed.records)
+        return parsed if has_keys else ParsedItem(issues=[Issue(ReceiptCode.NO_IDENTITY)])
     except UnreadableError as error:
         return ParsedItem(issues=[error.issue])
     except Exception as error:  # noqa: BLE001 - an error in one item must not stop the others
         logger.warning("an item could not be read: %s", type(error).__name__)
         return ParsedItem(issues=[Issue(ReceiptCode.UNREADABLE, type(error).__name__)])
-
-
-def _require_keys(parsed: ParsedItem) -> ParsedItem:
-    if not all(isinstance(record.data.get("id"), str) for record in parsed.records):
-        raise UnreadableError(ReceiptCode.NO_IDENTITY)
-    return parsed
 
 
 class _Batch:

@@ -6,15 +6,13 @@ to connect it, and gets a connected socket; seccomp denies it all other sockets.
 """
 
 import imaplib
-import importlib
-import importlib.util
 import logging
 import os
 import socket
 import ssl
 import sys
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
@@ -25,9 +23,10 @@ if __name__ == "__main__":  # isolated mode leaves out this folder
 import evidence
 import importers
 from importers.core import isolation
-from importers.core.results import ExportItem, Issue, ReceiptCode, issue_only
+from importers.core.results import ReceiptCode, issue_only
 from importers.core.sandbox_worker import (
     encode_item,
+    load_object,
     load_package,
     parse_item,
     read_message,
@@ -49,8 +48,6 @@ from importers.core.source_http import tls_context
 ACCOUNT_BYTES = 100 * 1024 * 1024
 """Stands for the size of an export in the limit of CPU time."""
 
-logger = logging.getLogger(__name__)
-
 
 def main() -> None:
     work_folder, package, package_folder, descriptor = sys.argv[1:]
@@ -59,38 +56,29 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=int(descriptor))
     tls = tls_context()
-    write_message(responses, {"enforced": confine(Path(work_folder), Path(package_folder))})
-    Worker(sys.stdin.buffer, responses, channel, tls).serve(package, Path(package_folder))
-
-
-def confine(work_folder: Path, package_folder: Path) -> list[bool]:
-    """Confine this process, and return which measures the system enforces."""
     folders = [Path(module.__path__[0]) for module in (importers, evidence)]
-    return [
+    readable = (*folders, Path(package_folder))
+    enforced = [
         isolation.limit_memory(),
-        isolation.restrict_files(readable=(*folders, package_folder), writable=work_folder),
+        isolation.restrict_files(readable=readable, writable=Path(work_folder)),
         isolation.limit_time(export_bytes=ACCOUNT_BYTES),
         isolation.restrict_calls(),
     ]
+    write_message(responses, {"enforced": enforced})
+    Worker(sys.stdin.buffer, responses, channel, tls).serve(package, Path(package_folder))
 
 
+@dataclass
 class Worker:
     """Answers one request about an account, and is the ``Network`` of its source."""
 
-    def __init__(
-        self,
-        requests: IO[bytes],
-        responses: IO[bytes],
-        channel: socket.socket,
-        tls: ssl.SSLContext,
-    ) -> None:
-        self._requests = requests
-        self._responses = responses
-        self._channel = channel
-        self.tls = tls
+    requests: IO[bytes]
+    responses: IO[bytes]
+    channel: socket.socket
+    tls: ssl.SSLContext
 
     def serve(self, package: str, folder: Path) -> None:
-        request = read_message(self._requests)
+        request = read_message(self.requests)
         try:
             if package not in sys.modules:
                 load_package(package, folder)
@@ -107,7 +95,7 @@ class Worker:
         answer = self._ask({"connect": [host, port]})
         if "failed" in answer:
             raise SourceError(ProblemCode(answer["failed"][0]), str(answer["failed"][1]))
-        _, descriptors, _, _ = socket.recv_fds(self._channel, 1, 1)
+        _, descriptors, _, _ = socket.recv_fds(self.channel, 1, 1)
         family = socket.AF_INET6 if answer["family"] == 6 else socket.AF_INET
         connected = socket.socket(family, socket.SOCK_STREAM, fileno=descriptors[0])
         connected.settimeout(float(answer["seconds"]))
@@ -118,11 +106,11 @@ class Worker:
         return dict(self._ask({"known": container, "refs": asked})["items"])
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        write_message(self._responses, question)
-        return read_message(self._requests)
+        write_message(self.responses, question)
+        return read_message(self.requests)
 
     def _answer(self, request: dict[str, Any]) -> None:
-        source = _load(request["object"])
+        source = load_object(request["object"], Source)
         run = SourceRun(
             settings=request["settings"],
             credential=request["credential"],
@@ -134,10 +122,10 @@ class Worker:
         )
         if request["do"] == "containers":
             containers = [asdict(each) for each in source.containers(run)]
-            write_message(self._responses, {"containers": containers})
+            write_message(self.responses, {"containers": containers})
             return
         self._send(source.run(run), {tuple(each) for each in request["skip"]})
-        write_message(self._responses, {"done": True})
+        write_message(self.responses, {"done": True})
 
     def _send(self, events: Iterator[Event], skip: Collection[tuple[str, ...]]) -> None:
         """Send what comes before each state together with it.
@@ -148,20 +136,21 @@ class Worker:
         step = _Step()
         for event in events:
             if isinstance(event, Checkpoint):
-                write_message(self._responses, step.header(event), step.payload)
+                write_message(self.responses, step.header(event), step.payload)
                 step = _Step()
                 continue
             if isinstance(event, Item):
-                write_message(self._responses, {"start": [event.container, event.ref]})
+                write_message(self.responses, {"start": [event.container, event.ref]})
                 if (event.container, event.ref) in skip:
-                    event = replace(event, content=_skipped(event.content))
+                    parse = issue_only(ReceiptCode.UNREADABLE, "it stopped the source")
+                    event = replace(event, content=replace(event.content, parse=parse))
             step.add(event)
 
     def _fail(self, error: SourceError, request: dict[str, Any]) -> None:
         detail = error.detail
         for secret in request["credential"].values():
             detail = detail.replace(str(secret), "…")
-        write_message(self._responses, {"failed": [error.code, detail[:200]]})
+        write_message(self.responses, {"failed": [error.code, detail[:200]]})
 
 
 class _Step:
@@ -191,19 +180,6 @@ class _Step:
             "ends_pass": checkpoint.ends_pass,
             "skipped": checkpoint.skipped,
         }
-
-
-def _skipped(content: ExportItem) -> ExportItem:
-    issue = Issue(ReceiptCode.UNREADABLE, "it stopped the source")
-    return replace(content, parse=issue_only(*issue))
-
-
-def _load(object_path: str) -> Source:
-    module_name, _, attribute = object_path.partition(":")
-    source = getattr(importlib.import_module(module_name), attribute)
-    if not isinstance(source, Source):
-        raise TypeError(f"{object_path} is not a Source")
-    return source
 
 
 def _describe(error: Exception) -> SourceError:
