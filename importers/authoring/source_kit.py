@@ -96,9 +96,7 @@ class Account:
             settings=self.settings,
             credential=self.credential,
             state=self.state,
-            allows_private=True,
             now=NOW,
-            skip=[],
         )
         with (
             patch.object(source_process, "open_connection", self._connect),

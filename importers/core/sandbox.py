@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BufferedReader, RawIOBase
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
 from typing_extensions import Buffer, override
@@ -45,8 +44,6 @@ TOTAL_SECONDS = 24 * 3600.0
 CHECK_SECONDS = 1.0
 PIPE_BYTES = 1024 * 1024
 PROGRAM = Path(__file__).with_name("sandbox_worker.py")
-Env = Mapping[str, str]
-EMPTY: Env = MappingProxyType({})
 _MEASURES = ("memory", "file access", "time", "system calls")
 
 logger = logging.getLogger(__name__)
@@ -178,13 +175,18 @@ class Process(NamedTuple):
 
 @contextmanager
 def start_process(
-    program: Path, *arguments: object, descriptors: Sequence[int] = (), environment: Env = EMPTY
+    program: Path,
+    *arguments: object,
+    descriptors: Sequence[int] = (),
+    variables: Sequence[str] = (),
 ) -> Iterator[Process]:
     """Start a program with a private folder as its first argument; it ends with the block.
 
-    It inherits the ``descriptors``, and no environment but this and the languages of scans.
+    It inherits the ``descriptors``, and of the environment these ``variables`` and the languages of
+    scans only.
     """
-    languages = {name: text for name, text in os.environ.items() if name == LANGUAGES_VARIABLE}
+    names = (LANGUAGES_VARIABLE, *variables)
+    inherited = {name: text for name in names if (text := os.environ.get(name))}
     with tempfile.TemporaryDirectory(prefix="pdpp-importer-") as folder:
         process = subprocess.Popen(
             [sys.executable, "-I", "-B", program, folder, *map(str, arguments)],
@@ -192,7 +194,7 @@ def start_process(
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=folder,
-            env={"LC_ALL": "C.UTF-8", "TMPDIR": folder, **languages, **environment},
+            env={"LC_ALL": "C.UTF-8", "TMPDIR": folder, **inherited},
             pass_fds=descriptors,
         )
         if process.stdin is None or process.stdout is None:

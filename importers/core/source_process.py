@@ -1,11 +1,9 @@
 """Run a live source in the sandbox, and connect it to the hosts of its settings."""
 
-import logging
-import os
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
@@ -23,7 +21,6 @@ from importers.core.sandbox import (
 )
 from importers.core.sandbox_worker import MessageError, read_exactly, read_message, write_message
 from importers.core.source import Change, Container, InstalledSource, ProblemCode, SourceError
-from importers.core.source_http import tls_context
 from importers.core.text import replace_unstorable
 
 PROGRAM = Path(__file__).with_name("source_worker.py")
@@ -33,9 +30,6 @@ CONNECT_SECONDS = 20.0
 READ_SECONDS = 60.0
 """Longest wait of a source for bytes of its server."""
 MAX_NAME_CHARS = 500
-CERTIFICATE_VARIABLES = ("SSL_CERT_FILE",)
-
-logger = logging.getLogger(__name__)
 
 Known = Callable[[str, Collection[str] | None], list[tuple[str, str]]]
 SeriesKeys = Callable[[], list[str]]
@@ -43,15 +37,13 @@ SeriesKeys = Callable[[], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class AccountAccess:
-    """What a source gets: settings, credential and state. ``allows_private`` addresses."""
+    """What a source gets. ``skip`` has container and ref of items that stopped it before."""
 
     settings: Mapping[str, Any]
     credential: Mapping[str, str]
-    state: Mapping[str, Any]
-    allows_private: bool
     now: str
-    skip: list[list[str]]
-    """Container and ref of items that stopped the source before."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    skip: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +136,10 @@ class SourceSession:
 
     def _connect(self, host: str, port: int) -> None:
         """Send a connected socket, or why there is none."""
+        settings = self._access.settings
+        private = bool(settings.get("allows_private"))
         try:
-            connected = open_connection(
-                self._source, self._access.settings, host, port, private=self._access.allows_private
-            )
+            connected = open_connection(self._source, settings, host, port, private=private)
         except SourceError as error:
             write_message(self._requests, {"failed": [error.code, error.detail]})
             return
@@ -193,9 +185,8 @@ def open_source(
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with ours, theirs:
         arguments = (source.package, source.folder, theirs.fileno())
-        trusted = {name: os.environ[name] for name in CERTIFICATE_VARIABLES if os.environ.get(name)}
         with start_process(
-            PROGRAM, *arguments, descriptors=[theirs.fileno()], environment=trusted
+            PROGRAM, *arguments, descriptors=[theirs.fileno()], variables=["SSL_CERT_FILE"]
         ) as process:
             theirs.close()
             pipe = TimedPipe(
@@ -239,22 +230,6 @@ def connect_filtered(host: str, port: int, *, private: bool) -> socket.socket:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connected
     raise SourceError(ProblemCode.UNREACHABLE, f"{host[:200]}:{port}")
-
-
-class ServerNetwork:
-    """The network of the server itself, for libraries: every connection goes through the filter."""
-
-    def __init__(self, *, allows_private: bool, seconds: float) -> None:
-        self._allows_private = allows_private
-        self._seconds = seconds
-        self.tls = tls_context()
-
-    def connect(self, host: str, port: int, *, is_encrypted: bool = True) -> socket.socket:
-        if not is_encrypted:
-            raise SourceError(ProblemCode.NO_TLS)
-        connected = connect_filtered(host, port, private=self._allows_private)
-        connected.settimeout(self._seconds)
-        return self.tls.wrap_socket(connected, server_hostname=host) if is_encrypted else connected
 
 
 @contextmanager

@@ -214,10 +214,7 @@ def list_containers(details: AccountDetails, *, now: datetime) -> list[Container
     access = AccountAccess(
         settings=details.settings,
         credential=oauth.sandbox_credential(details.settings, details.credential),
-        state={},
-        allows_private=bool(details.settings["allows_private"]),
         now=now.isoformat(),
-        skip=[],
     )
     with open_source(details.source, access, is_stopped=lambda: False) as session:
         return session.containers()[:MAX_CONTAINERS]

@@ -4,6 +4,7 @@ The client secret and the refresh token stay in this process: a source gets the 
 """
 
 import re
+import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,8 +18,8 @@ from oauthlib.oauth2 import OAuth2Error, WebApplicationClient
 
 from evidence.advisory_locks import exclusive
 from importers.core.source import ProblemCode, SourceError
-from importers.core.source_http import HttpClient, HttpResponse, TooLargeError
-from importers.core.source_process import ServerNetwork
+from importers.core.source_http import HttpClient, HttpResponse, TooLargeError, tls_context
+from importers.core.source_process import connect_filtered
 from importers.models import SourceAccount
 from importers.sources import account_store
 
@@ -175,12 +176,25 @@ def _request_token(
     return {**credential, **granted, "expires_at": expires_at.isoformat()}
 
 
+@dataclass(frozen=True)
+class _Network:
+    """Connects this process to the token address, through the filter."""
+
+    is_private: bool
+    tls: ssl.SSLContext = field(default_factory=tls_context)
+
+    def connect(self, host: str, port: int, *, is_encrypted: bool = True) -> socket.socket:
+        if not is_encrypted:
+            raise SourceError(ProblemCode.NO_TLS)
+        connected = connect_filtered(host, port, private=self.is_private)
+        connected.settimeout(ANSWER_SECONDS)
+        return self.tls.wrap_socket(connected, server_hostname=host)
+
+
 def _post(settings: Mapping[str, Any], body: str) -> HttpResponse:
     """Send a request to the token address, and to no other host. Raises ``SourceError``."""
     url = settings[SETTING]["token_url"]
-    network = ServerNetwork(
-        allows_private=bool(settings.get("allows_private")), seconds=ANSWER_SECONDS
-    )
+    network = _Network(is_private=bool(settings.get("allows_private")))
     headers = {
         "Content-Type": "application/x-www-form-urlencoded",
         "Accept": "application/json",

@@ -143,7 +143,6 @@ def open_account(account: SourceAccount) -> tuple[InstalledSource, AccountAccess
         settings=account.settings,
         credential=oauth.sandbox_credential(account.settings, credential),
         state=account.state,
-        allows_private=bool(account.settings.get("allows_private")),
         now=timezone.now().isoformat(),
         skip=(account.problem or {}).get("skip", []),
     )
