@@ -186,14 +186,8 @@ def _words(text: str) -> str:
 
 def drawn_lines(archive: zipfile.ZipFile, parts: re.Pattern[str]) -> Iterator[str]:
     """Yield the paragraphs, comments and values of charts in some parts of an OOXML file."""
-    for name in sorted(filter(parts.fullmatch, archive.namelist())):
-        with archive.open(name) as part:
-            yield from _drawn_lines(part)
-
-
-def _drawn_lines(part: IO[bytes]) -> Iterator[str]:
     in_deleted_row = False
-    for _, element in iterparse(part):  # noqa: S314 - expat limits entities, and the sandbox memory
+    for element in _elements(archive, parts):
         name = name_of(element)
         if name == "trPr":
             in_deleted_row = any(name_of(child) == "del" for child in element)
@@ -206,13 +200,18 @@ def _drawn_lines(part: IO[bytes]) -> Iterator[str]:
             element.clear()
 
 
-def link_targets(archive: zipfile.ZipFile, parts: re.Pattern[str]) -> Iterator[str]:
-    """Yield the addresses that links of some parts lead to."""
+def link_targets(archive: zipfile.ZipFile) -> Iterator[str]:
+    """Yield the addresses that links of sheets and slides lead to."""
+    for element in _elements(archive, _LINKS):
+        if element.get("Type", "").endswith("/hyperlink"):
+            yield element.get("Target", "")
+
+
+def _elements(archive: zipfile.ZipFile, parts: re.Pattern[str]) -> Iterator[Element]:
     for name in sorted(filter(parts.fullmatch, archive.namelist())):
         with archive.open(name) as part:
             for _, element in iterparse(part):  # noqa: S314 - expat limits entities, and the sandbox memory
-                if element.get("Type", "").endswith("/hyperlink"):
-                    yield element.get("Target", "")
+                yield element
 
 
 def opendocument_lines(archive: zipfile.ZipFile) -> Iterator[str]:
@@ -234,7 +233,7 @@ def _opendocument_lines(stream: IO[bytes], only_within: str) -> Iterator[str]:
                 yield f"\n{attribute(element, 'name')}"
             continue
         open_names.pop()
-        is_outside = only_within not in open_names if only_within else False
+        is_outside = only_within != "" and only_within not in open_names
         if is_outside or not _DELETED.isdisjoint(open_names):
             element.clear()
         elif name == "table-row" and "spreadsheet" in open_names:
@@ -480,7 +479,7 @@ def _read_excel(archive: zipfile.ZipFile) -> Iterator[str]:
             yield line
     text = "\n".join(lines)
     yield from missing_lines(drawn_lines(archive, _EXCEL_PARTS), text)
-    yield from (link for link in dict.fromkeys(link_targets(archive, _LINKS)) if link not in text)
+    yield from (link for link in dict.fromkeys(link_targets(archive)) if link not in text)
 
 
 def _with_formulas(values: Iterable[Any], formulas: Iterable[Any]) -> list[Any]:
@@ -520,7 +519,7 @@ def _read_powerpoint(archive: zipfile.ZipFile) -> Iterator[str]:
     yield from lines
     text = "\n".join(lines)
     yield from missing_lines(drawn_lines(archive, _POWERPOINT_PARTS), text)
-    yield from (link for link in dict.fromkeys(link_targets(archive, _LINKS)) if link not in text)
+    yield from (link for link in dict.fromkeys(link_targets(archive)) if link not in text)
 
 
 def _shape_texts(shapes: Iterable[Any]) -> Iterator[str]:
@@ -590,44 +589,29 @@ def add_attachment(
     ``stream`` and ``key`` are those of the record. The text is extracted unless it is given. The
     issues have the ``name`` of the file, unless it is that of the item.
     """
-    before = len(item.issues)
-    fields = _add_file(item, content, stream, key, media_type, charset, text)
-    if name:
-        item.issues[before:] = [
-            Issue(issue.code, ": ".join(filter(None, (name[:80], issue.detail))))
-            for issue in item.issues[before:]
-        ]
-    return fields
-
-
-def _add_file(
-    item: ParsedItem,
-    content: bytes,
-    stream: str,
-    key: str,
-    media_type: str,
-    charset: str | None,
-    text: str | None,
-) -> AttachmentFields:
-    pages = None
+    before, pages, blob_ref = len(item.issues), None, None
     if text is None:
-        before = len(item.issues)
         text, pages = _extract_text(content, media_type=media_type, charset=charset, item=item)
         if any(issue.code in _NEEDS_EXTRA for issue in item.issues[before:]):
             item.unread_texts.add(key)
     if len(content) > limits.BLOB_MAX_BYTES:
         item.add_issue(ReceiptCode.FILE_TOO_LARGE, detail=f"{len(content):,} bytes")
-        return AttachmentFields(media_type, text, pages, None)
-    digest = sha256(content).hexdigest()
-    identity = f"{stream}\0{key}\0{digest}"
-    blob_id = f"blb_{sha256(identity.encode()).hexdigest()[:32]}"
-    item.files.append(ParsedFile(stream, key, blob_id, media_type, content))
-    blob_ref = {
-        "blob_id": blob_id,
-        "media_type": media_type,
-        "size_bytes": len(content),
-        "sha256": digest,
-    }
+    else:
+        digest = sha256(content).hexdigest()
+        identity = f"{stream}\0{key}\0{digest}"
+        blob_id = f"blb_{sha256(identity.encode()).hexdigest()[:32]}"
+        item.files.append(ParsedFile(stream, key, blob_id, media_type, content))
+        blob_ref = {
+            "blob_id": blob_id,
+            "media_type": media_type,
+            "size_bytes": len(content),
+            "sha256": digest,
+        }
+    if name:
+        item.issues[before:] = [
+            Issue(issue.code, ": ".join(filter(None, (name[:80], issue.detail))))
+            for issue in item.issues[before:]
+        ]
     return AttachmentFields(media_type, text, pages, blob_ref)
 
 
