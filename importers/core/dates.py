@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
 from itertools import groupby, islice, pairwise
 from time import monotonic
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from importers.core.export_files import PLAUSIBLE_YEARS
 from importers.core.importer import ChoiceNeeded
@@ -182,10 +182,6 @@ def detect_date_order(
         return chosen
     if len(orders) == 1:
         return orders[0]
-    return _ask(dates, orders)
-
-
-def _ask(dates: Sequence[WrittenDate], orders: Sequence[str]) -> NoReturn:
     raise ChoiceNeeded(
         "The dates are ambiguous: does the day come first, or the month?",
         evidence=_examples(dates, orders),
@@ -358,11 +354,9 @@ def parse_written_moment(text: str, zone: tzinfo, item: ParsedItem) -> str | Non
     unknown has a receipt only.
     """
     text = " ".join(unicodedata.normalize("NFKC", text).split())
-    clock = _CLOCK.search(text)
-    moment = _local_moment(text, clock) if clock else None
-    if clock is None or moment is None:
+    if (found := _local_moment(text)) is None:
         return item.require_date(None, text)
-    name = clock["zone"].strip(" ()")
+    moment, name = found
     offset = zone_offset(name)
     if offset is None and not (own := _own_offset(name, moment, zone)):
         item.add_issue(ReceiptCode.UNKNOWN_TIME_ZONE, detail=name[:40] or "none is written")
@@ -373,15 +367,16 @@ def parse_written_moment(text: str, zone: tzinfo, item: ParsedItem) -> str | Non
 
 def parse_local_moment(text: str, zone: tzinfo) -> str | None:
     """Return the moment of a written time, in this zone if it names none that is known."""
-    text = " ".join(unicodedata.normalize("NFKC", text).split())
-    clock = _CLOCK.search(text)
-    moment = _local_moment(text, clock) if clock else None
-    if clock is None or moment is None:
+    if (found := _local_moment(" ".join(unicodedata.normalize("NFKC", text).split()))) is None:
         return None
-    return local_to_utc(moment, zone_offset(clock["zone"].strip(" ()")) or zone)
+    moment, name = found
+    return local_to_utc(moment, zone_offset(name) or zone)
 
 
-def _local_moment(text: str, clock: re.Match[str]) -> datetime | None:
+def _local_moment(text: str) -> tuple[datetime, str] | None:
+    """Return a written time, and the name of its zone, which may be empty."""
+    if (clock := _CLOCK.search(text)) is None:
+        return None
     marker = re.sub(r"[.\s]", "", clock["after"] or clock["before"] or "").lower()
     date_text = text[: clock.start() if marker and not clock["after"] else clock.start("hour")]
     date_text = _JOINERS.sub("", _WEEKDAY_BEFORE.sub("", date_text).strip()).strip(" ,")
@@ -395,7 +390,7 @@ def _local_moment(text: str, clock: re.Match[str]) -> datetime | None:
         return None
     try:
         clock_time = time(hour, int(clock["minute"]), int(clock["second"] or 0))
-        return datetime.combine(day, clock_time)
+        return datetime.combine(day, clock_time), clock["zone"].strip(" ()")
     except ValueError:
         return None
 
