@@ -23,13 +23,11 @@ from tempfile import NamedTemporaryFile
 from typing import IO
 
 from importers.core.results import (
-    ExportItem,
     ExportItems,
     Issue,
     ReceiptCode,
     UnreadableError,
     issue_item,
-    issue_only,
 )
 
 MAX_COMPRESSION_RATIO = 200
@@ -152,7 +150,7 @@ class Export:
 
     name: str
     files: tuple[ExportFile, ...]
-    unreadable: tuple[tuple[str, Issue], ...] = field(default=())
+    unreadable: tuple[tuple[str, Issue], ...] = ()
 
 
 def open_export(path: Path) -> Export:
@@ -208,7 +206,7 @@ def iter_items(
                 is_empty = False
                 yield item
         except UnreadableError as error:
-            yield ExportItem(file.name, "", 0, issue_only(*error.issue))
+            yield issue_item(file.name, "", *error.issue)
         except Exception as error:  # noqa: BLE001 - a parser bug in one file must not stop the others
             yield issue_item(file.name, "", ReceiptCode.UNREADABLE, type(error).__name__)
         else:

@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 from errno import EIO
 from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any, NamedTuple, TypeVar, cast
@@ -234,7 +235,8 @@ def _cells(line: str) -> list[str]:
 def iter_rows(file: ExportFile, *, header: int = 0) -> Iterator[tuple[int, Row]]:
     """Yield the line number and the cells of each row, by column name in lower case.
 
-    Raises ``UnreadableError`` for a row that is too long, such as one with a quote that never ends.
+    More cells than columns are under an empty name. Raises ``UnreadableError`` for a row that is too
+    long, such as one with a quote that never ends.
     """
     with file.open() as stream:
         if file.size <= DECODED_MAX_BYTES:
@@ -242,11 +244,11 @@ def iter_rows(file: ExportFile, *, header: int = 0) -> Iterator[tuple[int, Row]]
         else:
             text = io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="")
         lines = _lines(text)
-        names_line = [line for _, line in zip(range(header + 1), lines, strict=False)]
-        if len(names_line) <= header:
+        names_line = next(islice(lines, header, None), None)
+        if names_line is None:
             return
-        names = [name.strip().strip("\ufeff").lower() for name in _cells(names_line[header])]
-        delimiter = max(_DELIMITERS, key=names_line[header].count)
+        names = [name.strip().strip("\ufeff").lower() for name in _cells(names_line)]
+        delimiter = max(_DELIMITERS, key=names_line.count)
         yield from _rows(lines, names, delimiter, first_line=header + 2)
 
 
@@ -265,17 +267,12 @@ def _rows(
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
-                yield line, _row(names, cells)
+                row = dict(zip(names, cells, strict=False))
+                rest = "".join(cells[len(names) :]).strip()
+                yield line, row | {"": rest} if rest else row
             line = reader.line_num + first_line
     except csv.Error as error:
         raise UnreadableError(ReceiptCode.DAMAGED, detail=f"line {line:,}: {error}"[:80]) from error
-
-
-def _row(names: list[str], cells: list[str]) -> Row:
-    """Return the cells by column; more cells than columns are under an empty name."""
-    row = dict(zip(names, cells, strict=False))
-    rest = "".join(cells[len(names) :]).strip()
-    return row | {"": rest} if rest else row
 
 
 def read_rows(file: ExportFile, parse: ParseRow, *, header: int = 0) -> ExportItems:
