@@ -114,36 +114,6 @@ def _rename(record: SyncedRecord, key: str) -> SyncedRecord:
     return replace(record, key=key, data=orjson.dumps(data))
 
 
-@dataclass(frozen=True, slots=True)
-class Deletions:
-    """Items whose records to delete. ``held``: what the owner is asked, as it is stored."""
-
-    items: Sequence[SyncedItem] = ()
-    held: dict[str, Any] | None = None
-
-
-def choose_deletions(account: SourceAccount, *, seen: Collection[str], now: datetime) -> Deletions:
-    """Return what to delete at the end of a pass, which has seen records with these keys.
-
-    An item is gone for a pass before, so that a message on its way from one folder to another is not
-    deleted.
-    """
-    if not account.is_mirror:
-        return Deletions()
-    doomed = list(_doomed(account, seen))
-    asked = [item for item in doomed if (item.gone_pass or 0) > account.allowed_pass]
-    containers = _too_many(account, asked)
-    if not containers:
-        return Deletions(doomed)
-    held = {
-        "through": max(item.gone_pass or 0 for item in asked),
-        "containers": containers,
-        "since": (account.held_deletions or {}).get("since", now.isoformat()),
-    }
-    agreed = [item for item in doomed if (item.gone_pass or 0) <= account.allowed_pass]
-    return Deletions(agreed, held)
-
-
 def _doomed(account: SourceAccount, seen: Collection[str]) -> Iterator[SyncedItem]:
     """Yield gone items whose records the account brought, no import since may have contained, and no
     other item has."""
@@ -383,17 +353,28 @@ class _BatchWriter:
                     self._add("patch", stream, key, data={self.source.container_field: other})
 
     def _add_deletions(self) -> None:
-        """Delete what earlier passes missed, where the owner chose it."""
-        seen = {seen.key for seen in self.batch.seen}
-        deletions = choose_deletions(self.account, seen=seen, now=self.now)
-        for item in deletions.items:
+        """Delete what earlier passes missed, where the owner chose it, or ask the owner first.
+
+        An item is gone for a pass before, so that a message on its way from one folder to another is
+        not deleted.
+        """
+        account, seen = self.account, {seen.key for seen in self.batch.seen}
+        doomed = list(_doomed(account, seen)) if account.is_mirror else []
+        asked = [item for item in doomed if (item.gone_pass or 0) > account.allowed_pass]
+        if containers := _too_many(account, asked):
+            self.held = {
+                "through": max(item.gone_pass or 0 for item in asked),
+                "containers": containers,
+                "since": (account.held_deletions or {}).get("since", self.now.isoformat()),
+            }
+            doomed = [item for item in doomed if (item.gone_pass or 0) <= account.allowed_pass]
+        for item in doomed:
             self._add("delete", item.stream, item.record_key)
             for stream in self.source.dependents:
                 self._add("prune", stream, item.record_key, data={"keep": []})
-        self.held = deletions.held
-        past = self._items.filter(gone_pass__lt=self.account.pass_number)
+        past = self._items.filter(gone_pass__lt=account.pass_number)
         if self.held is not None:
-            past = past.filter(gone_pass__lte=self.account.allowed_pass)
+            past = past.filter(gone_pass__lte=account.allowed_pass)
         past.delete()
 
     def _on_receipt(self, receipt: Receipt) -> None:
