@@ -76,14 +76,13 @@ class _Pending:
     batch: SyncBatch = field(default_factory=SyncBatch)
     locations: dict[str, str] = field(default_factory=dict)
     size: int = 0
-    items: int = 0
     received: int = 0
     since: float = field(default_factory=time.monotonic)
 
     @property
     def is_due(self) -> bool:
         is_late = time.monotonic() - self.since >= BATCH_SECONDS
-        return is_late or self.items >= BATCH_ITEMS or self.size >= BATCH_BYTES
+        return is_late or len(self.batch.seen) >= BATCH_ITEMS or self.size >= BATCH_BYTES
 
 
 def lock_name(connection_id: str) -> str:
@@ -112,6 +111,7 @@ def sync(
             set_due(connection_id, next_day(now))
             return RunReport(now.isoformat())
         run = _AccountRun(account, is_stopped, on_progress)
+        failure = None
         try:
             run.run()
         except SyncStopped as stopped:
@@ -122,11 +122,10 @@ def sync(
                 return None
             if error.code is ProblemCode.TOKEN_REFUSED:
                 oauth.discard_access_token(account)
-            finish_run(account, run.report, run.stopped_at, error)
+            failure = error
         except ApiException:  # the log names the cause
-            finish_run(account, run.report, run.stopped_at, SourceError(ProblemCode.STORAGE_FAILED))
-        else:
-            finish_run(account, run.report, run.stopped_at, None)
+            failure = SourceError(ProblemCode.STORAGE_FAILED)
+        finish_run(account, run.report, run.stopped_at, failure)
         return run.report
 
 
@@ -231,12 +230,11 @@ class _AccountRun:
                 key = source.item_key(stream, item.records[0].key)
             batch.outdated += item.stale
             batch.seen.append(SeenItem(container, ref, mark, stream, key))
-            pending.items += 1
         self._spool.release()
 
     def _store(self, pending: _Pending, source: InstalledSource) -> _Pending:
         """Store what is pending, and return what is pending then: nothing."""
-        if not pending.batch.state and not pending.items:
+        if not pending.batch.state and not pending.batch.seen:
             return _Pending()
 
         def on_rejected(key: str, receipt: Receipt) -> None:

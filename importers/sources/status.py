@@ -23,11 +23,10 @@ def is_stale(account: SourceAccount, *, now: datetime) -> bool:
 
     One that is read for the first time, or waits for its daily limit, takes as long as it takes.
     """
-    finished_at = account.last_run.get("finished_at")
+    last, finished_at = last_time(account), account.last_run.get("finished_at")
     if account.problem is None and finished_at:
         last = datetime.fromisoformat(finished_at)
-        return not is_paused(account) and now - last > STALE_AFTER
-    return not is_paused(account) and now - last_time(account) > STALE_AFTER
+    return not is_paused(account) and now - last > STALE_AFTER
 
 
 def last_time(account: SourceAccount) -> datetime:
