@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from datetime import datetime
@@ -28,7 +28,7 @@ from evidence.write.blobs import CHUNK_BYTES, SmallFile, put_blob, put_small_fil
 from evidence.write.ndjson import NdjsonLine
 from importers.bank.amounts import EXPONENTS
 from importers.core.readers import KeySet
-from importers.core.results import Issue, ReceiptCode, StaleRecords, without_repeated
+from importers.core.results import Issue, ReceiptCode, without_repeated
 from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader, SandboxError
 from importers.runs.store import PendingReceipt
 
@@ -397,38 +397,38 @@ class RecordFeed:
             for file, offset in files:
                 if (file.stream, file.key) == (stream, key):
                     self._spool.put(self.line, file, offset)
-            yield NdjsonLine(self.line, self._line_content(record, content))
+            line = upsert_line(record, content, connection_id=self._connection_id)
+            yield NdjsonLine(self.line, line)
         self._spool.release()
         for stale in item.stale:
             self.line += 1
-            yield NdjsonLine(self.line, self._serialize_stale(stale))
-
-    def _serialize_stale(self, stale: StaleRecords) -> bytes:
-        return orjson.dumps(
-            {
+            prune = {
                 "connection_id": self._connection_id,
                 "stream": stale.stream,
                 "op": "prune",
                 "key": stale.key,
                 "data": {"keep": stale.keep, "from": stale.first},
             }
-        )
+            yield NdjsonLine(self.line, orjson.dumps(prune))
 
-    def _line_content(self, record: RecordHeader, data: bytes) -> bytes:
-        # The last of several members with one name counts: data that is no single JSON value cannot
-        # change the members that follow it.
-        address: dict[str, Any] = {
-            "op": "upsert",
-            "emitted_at": None,
-            "connection_id": self._connection_id,
-            "stream": record.stream,
-            "key": record.key,
-        }
-        if record.replaces:
-            address["replaces"] = record.replaces
-        if record.unknown:
-            address["unknown"] = record.unknown
-        return b'{"data":' + data + b"," + orjson.dumps(address)[1:]
+
+def upsert_line(
+    record: RecordHeader, data: bytes, *, connection_id: str, only: Sequence[str] | None = None
+) -> bytes:
+    """Return the line of a record. Of a stored one, it changes the fields in ``only`` if given."""
+    # The last of several members with one name counts: data that is no single JSON value cannot
+    # change the members that follow it.
+    address = {
+        "op": "upsert",
+        "emitted_at": None,
+        "connection_id": connection_id,
+        "stream": record.stream,
+        "key": record.key,
+        "replaces": record.replaces,
+        "unknown": record.unknown,
+        "only": only,
+    }
+    return b'{"data":' + data + b"," + orjson.dumps(address)[1:]
 
 
 def pending_receipts(item: ItemProgress) -> list[PendingReceipt]:

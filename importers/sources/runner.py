@@ -44,7 +44,6 @@ from importers.sources.account_store import (
 from importers.sources.sync_batch import (
     SeenItem,
     SyncBatch,
-    SyncedRecord,
     SyncStopped,
     known_items,
     store_batch,
@@ -218,10 +217,7 @@ class _AccountRun:
                 self._spool.put(0, file, offset)
                 pending.size += file.size
             for record in item.records:
-                data = session.read(record.size)
-                batch.records.append(
-                    SyncedRecord(record.stream, record.key, data, record.replaces, record.unknown)
-                )
+                batch.records.append((record, session.read(record.size)))
                 pending.locations[record.key] = location
                 pending.size += record.size
             stream, key = ("", "")

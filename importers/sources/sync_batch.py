@@ -29,8 +29,10 @@ from evidence.write.rows import RecordId, ids_below
 from evidence.write.targets import load_one_target
 from evidence.write.writer import storage_errors
 from importers.core.results import StaleRecords
+from importers.core.sandbox import RecordHeader
 from importers.core.source import Change, InstalledSource
 from importers.models import ImportRun, SourceAccount, SyncedItem
+from importers.runs.record_feed import upsert_line
 from importers.sources.account_store import SYNCED_STATUSES
 
 MAX_RECORDS = 50
@@ -51,25 +53,14 @@ class SeenItem:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class SyncedRecord:
-    """A record as JSON. ``replaces`` and ``unknown`` are as in ``IngestEntry``."""
-
-    stream: str
-    key: str
-    data: bytes
-    replaces: Sequence[str] = ()
-    unknown: Sequence[str] = ()
-
-
 @dataclass(slots=True)
 class SyncBatch:
     """What a source read between two states. ``ends_pass``: it has looked at everything once.
 
-    ``gone`` has containers and refs, and whether the record stays whatever the owner chose.
+    ``records`` have their data as JSON. ``gone`` has containers and refs, and whether the record stays whatever the owner chose.
     """
 
-    records: list[SyncedRecord] = field(default_factory=list)
+    records: list[tuple[RecordHeader, bytes]] = field(default_factory=list)
     outdated: list[StaleRecords] = field(default_factory=list)
     seen: list[SeenItem] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
@@ -88,30 +79,33 @@ def use_twins(
     """
     twins = dict[str, str]()
     for name in {seen.stream for seen in batch.seen if seen.key}:
-        records = {each.key: each for each in batch.records if each.stream == name}
+        records = {each.key: data for each, data in batch.records if each.stream == name}
         stored = stored_keys.existing(connection_id, name, records)
         target = load_one_target(owner_id, connection_id=connection_id, stream=name)
         twins |= stored_keys.find_twins(
             target.find(connection_id, stream=name).stream,
-            {key: orjson.loads(each.data) for key, each in records.items() if key not in stored},
+            {key: orjson.loads(data) for key, data in records.items() if key not in stored},
             connection_id=connection_id,
             prefix=source.twin_prefix,
         )
     if not twins:
         return frozenset()
     # A part of a record has the key of the whole, a dot and more.
-    parts = {each.key for each in batch.records if each.key.partition(".")[0] in twins}
+    parts = {each.key for each, _ in batch.records if each.key.partition(".")[0] in twins}
     left_out = parts - twins.keys()
-    kept = (each for each in batch.records if each.key not in left_out)
-    batch.records = [_rename(each, twins[each.key]) if each.key in twins else each for each in kept]
+    batch.records = [
+        _rename(each, data, twins[each.key]) if each.key in twins else (each, data)
+        for each, data in batch.records
+        if each.key not in left_out
+    ]
     batch.seen = [replace(each, key=twins.get(each.key, each.key)) for each in batch.seen]
     return frozenset(left_out) | twins.keys()
 
 
-def _rename(record: SyncedRecord, key: str) -> SyncedRecord:
-    data: dict[str, Any] = {**orjson.loads(record.data), "id": key}
-    data.pop(BLOB_REFERENCE, None)
-    return replace(record, key=key, data=orjson.dumps(data))
+def _rename(record: RecordHeader, data: bytes, key: str) -> tuple[RecordHeader, bytes]:
+    renamed: dict[str, Any] = {**orjson.loads(data), "id": key}
+    renamed.pop(BLOB_REFERENCE, None)
+    return replace(record, key=key), orjson.dumps(renamed)
 
 
 def _doomed(account: SourceAccount, seen: Collection[str]) -> Iterator[SyncedItem]:
@@ -305,20 +299,11 @@ class _BatchWriter:
             if places - {seen.container}:
                 elsewhere.add(seen.key)
             places.add(seen.container)
-        for record in self.batch.records:
-            address: dict[str, Any] = {
-                "op": "upsert",
-                "connection_id": self.account.connection_id,
-                "stream": record.stream,
-                "key": record.key,
-                "replaces": list(record.replaces),
-                "unknown": list(record.unknown),
-            }
-            if record.stream in self.source.volatile:
-                fields = () if record.key in elsewhere else self.source.volatile[record.stream]
-                address["only"] = list(fields)
-            # The last of several members with one name counts, see RecordFeed.
-            content = b'{"data":' + record.data + b"," + orjson.dumps(address)[1:]
+        for record, data in self.batch.records:
+            only = self.source.volatile.get(record.stream)
+            if only is not None and record.key in elsewhere:
+                only = ()
+            content = upsert_line(record, data, connection_id=self.account.connection_id, only=only)
             self._add_line(record.key, content)
 
     def _add_changes(self) -> None:
