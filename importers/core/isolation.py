@@ -137,34 +137,13 @@ def _limit(what: int, value: int) -> bool:
 def restrict_files(*, readable: Iterable[Path], writable: Path) -> bool:
     """Let this process read Python, system libraries and ``readable``, and write ``writable`` only.
 
-    Returns whether the kernel enforces this.
+    Landlock also restricts TCP and signals. Returns whether the kernel enforces this.
     """
     if sys.platform != "linux":
         return False
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_DUMPABLE, 0, 0, 0, 0)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    return _restrict_with_landlock(libc, readable, writable)
-
-
-def restrict_calls() -> bool:
-    """Deny every system call that is not listed above, whatever files it would reach.
-
-    Returns whether the kernel enforces this.
-    """
-    machine = _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
-    if machine is None:
-        return False
-    program = b"".join(struct.pack("=HBBI", *step) for step in _filter_program(*machine))
-    buffer = ctypes.create_string_buffer(program)
-    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    return bool(libc.prctl(_SECCOMP, _SECCOMP_FILTER, header, 0, 0) == 0)
-
-
-def _restrict_with_landlock(libc: ctypes.CDLL, readable: Iterable[Path], writable: Path) -> bool:
-    """Restrict files, TCP and signals. Returns False where the kernel lacks it."""
     abi = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
     if abi < 1:
         return False
@@ -181,6 +160,22 @@ def _restrict_with_landlock(libc: ctypes.CDLL, readable: Iterable[Path], writabl
     is_restricted = bool(libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0) == 0)
     os.close(ruleset)
     return is_restricted
+
+
+def restrict_calls() -> bool:
+    """Deny every system call that is not listed above, whatever files it would reach.
+
+    Returns whether the kernel enforces this.
+    """
+    machine = _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
+    if machine is None:
+        return False
+    program = b"".join(struct.pack("=HBBI", *step) for step in _filter_program(*machine))
+    buffer = ctypes.create_string_buffer(program)
+    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    return bool(libc.prctl(_SECCOMP, _SECCOMP_FILTER, header, 0, 0) == 0)
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> None:
