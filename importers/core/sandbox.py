@@ -101,19 +101,14 @@ def parse_issue(values: Any) -> Issue:
 class TimedPipe(RawIOBase):
     """A pipe that fails when its reader waited ``seconds`` since ``begin``, however much arrived.
 
-    It also fails after ``total`` seconds since it was opened, and when ``is_stopped``.
+    It also fails when it waited TOTAL_SECONDS in all, and when ``is_stopped``.
     """
 
     def __init__(
-        self,
-        pipe: IO[bytes],
-        *,
-        seconds: float,
-        total: float,
-        is_stopped: Callable[[], bool] = lambda: False,
+        self, pipe: IO[bytes], *, seconds: float, is_stopped: Callable[[], bool] = lambda: False
     ) -> None:
         self._pipe = pipe
-        self._seconds, self._total = seconds, total
+        self._seconds = seconds
         self._waited = self._waited_in_all = 0.0
         self._is_stopped = is_stopped
         self._poll = select.poll()
@@ -140,7 +135,7 @@ class TimedPipe(RawIOBase):
                 raise TimeoutError("was stopped")
             if self._waited >= self._seconds:
                 raise TimeoutError("was silent for too long")
-            if self._waited_in_all >= self._total:
+            if self._waited_in_all >= TOTAL_SECONDS:
                 raise TimeoutError("took too long")
         return os.readv(self._pipe.fileno(), [buffer])
 
@@ -159,7 +154,7 @@ def open_session(importer: InstalledImporter, export: Path) -> Iterator[Session]
     """
     arguments = (importer.package, importer.folder, export.absolute())
     with start_process(PROGRAM, *arguments) as process:
-        pipe = TimedPipe(process.responses, seconds=SILENCE_SECONDS, total=TOTAL_SECONDS)
+        pipe = TimedPipe(process.responses, seconds=SILENCE_SECONDS)
         responses = BufferedReader(pipe, PIPE_BYTES)
         session = Session(export, process.requests, responses)
         session.open()

@@ -10,7 +10,6 @@ from typing import IO, Any
 
 from importers.core.sandbox import (
     PIPE_BYTES,
-    TOTAL_SECONDS,
     ReceivedItem,
     SandboxError,
     TimedPipe,
@@ -189,12 +188,7 @@ def open_source(
             PROGRAM, *arguments, descriptors=[theirs.fileno()], variables=["SSL_CERT_FILE"]
         ) as process:
             theirs.close()
-            pipe = TimedPipe(
-                process.responses,
-                seconds=SILENCE_SECONDS,
-                total=TOTAL_SECONDS,
-                is_stopped=is_stopped,
-            )
+            pipe = TimedPipe(process.responses, seconds=SILENCE_SECONDS, is_stopped=is_stopped)
             responses = BufferedReader(pipe, PIPE_BYTES)
             with failures():
                 warn_of_missing(read_message(responses)["enforced"])
