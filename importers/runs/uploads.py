@@ -5,14 +5,13 @@ in JSON, lets a worker continue after a restart. One process at a time imports a
 advisory lock.
 """
 
-import contextlib
 import json
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path, PurePath
@@ -160,7 +159,7 @@ def remove_old(workspace: Path, *, now: float) -> None:
             is_queued = upload is not None and upload.state.phase == "wanted"
             if not is_queued and now - changed.stat().st_mtime > RETENTION_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):  # it has uploads
+        with suppress(OSError):  # it has uploads
             root.rmdir()
 
 
@@ -181,8 +180,9 @@ def delete_uploads(
         shutil.rmtree(root, ignore_errors=True)
     for folder in root.glob("upl_*"):
         upload = find_upload(root, folder.name)
-        is_of_runs = upload is not None and not set(run_ids).isdisjoint(upload.state.runs)
-        if is_of_runs and (include_queued or (upload and upload.state.phase != "wanted")):
+        if upload is None or set(run_ids).isdisjoint(upload.state.runs):
+            continue
+        if include_queued or upload.state.phase != "wanted":
             shutil.rmtree(folder, ignore_errors=True)
     for run_id in run_ids:
         KeySet.remove(workspace / f"{run_id}.keys")
