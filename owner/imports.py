@@ -320,7 +320,7 @@ def part_lines(found: ExportPreview) -> list[dict[str, Any]]:
 
 def part_counts(part: ExportPart) -> list[str]:
     """Return the records by stream and account with their dates and sums; none of a large part."""
-    if part.size > COUNTED_BYTES:
+    if part.files.size > COUNTED_BYTES:
         return []
     totals = dry_run(part).totals
     lines = []

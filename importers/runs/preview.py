@@ -63,14 +63,6 @@ class ExportPart:
     answers: Mapping[str, Any] = field(default_factory=dict)
     given: Options = field(default_factory=Options)
 
-    @property
-    def size(self) -> int:
-        return self.files.size
-
-    @property
-    def fingerprint(self) -> str:
-        return self.files.fingerprint
-
 
 @dataclass(frozen=True, slots=True)
 class ExportPreview:
@@ -153,7 +145,8 @@ class _Survey:
         target = find_target(
             importer, name=request.connection, owner_id=self.owner_id, languages=request.languages
         )
-        part = _prepare_part(session, importer, files, target, self.options)
+        part = ExportPart(importer, files, target, self.options, given=self.options)
+        part = _prepare_part(session, part)
         if self.with_samples:
             self.samples += sandbox.sample(session, importer, files, part.options)
         return part
@@ -177,22 +170,16 @@ class _Survey:
         return ExportPreview(self.claims.export_name, tuple(parts), skipped, samples)
 
 
-def _prepare_part(
-    session: Session,
-    importer: InstalledImporter,
-    files: ClaimedFiles,
-    target: ImportTarget,
-    given: Options,
-) -> ExportPart:
-    options = load_options(target, given)
-    part = ExportPart(importer, files, target, options, given=given)
+def _prepare_part(session: Session, part: ExportPart) -> ExportPart:
+    """Return the part with the options that its connection and its importer complete."""
+    part = replace(part, options=load_options(part.target, part.given))
     try:
-        prepared = sandbox.prepare(session, importer, files, options)
+        prepared = sandbox.prepare(session, part.importer, part.files, part.options)
     except ChoiceNeeded as missing_option:
         return replace(part, missing_option=missing_option)
-    if doubt := find_doubt(target, prepared):
+    if doubt := find_doubt(part.target, prepared):
         return replace(part, missing_option=doubt)
-    answers = answers_to_save(importer, given=given, prepared=prepared)
+    answers = answers_to_save(part.importer, given=part.given, prepared=prepared)
     return replace(part, options=prepared, answers=answers)
 
 
@@ -203,7 +190,7 @@ def refresh_part(part: ExportPart, connection_id: str) -> ExportPart:
     if (options.stored, options.twins) == (part.options.stored, part.options.twins):
         return part
     with sandbox.open_session(part.importer, part.files.export) as session:
-        return _prepare_part(session, part.importer, part.files, target, part.given)
+        return _prepare_part(session, replace(part, target=target))
 
 
 def _find_importer(name: str | None) -> InstalledImporter | None:
@@ -236,7 +223,6 @@ class DryRunResult:
     """What an import would store."""
 
     totals: ImportTotals
-    duplicates: int = 0
     receipts: list[PendingReceipt] = field(default_factory=list)
 
 
@@ -266,7 +252,6 @@ def _count_items(result: DryRunResult, feed: RecordFeed, spool: AttachmentSpool)
     spool.truncate()
     for item in feed.finished_items(up_to=feed.line):
         result.totals.add(item.summaries)
-        result.duplicates += item.duplicates
         result.receipts += pending_receipts(item)[: MAX_DRY_RUN_RECEIPTS - len(result.receipts)]
 
 
@@ -309,7 +294,7 @@ def describe_part(part: ExportPart) -> str:
     years = f"{options.first_year} to {options.horizon_year}"
     recurring = f", repeating events from {years}" if importer.series_stream else ""
     text = (
-        f"{importer.title}, {files}, {format_size(part.size)},"
+        f"{importer.title}, {files}, {format_size(part.files.size)},"
         f" into {part.target.name} ({connection}){zone}{recurring}"
     )
     return f"{text}. {importer.proof}" if importer.proof else text

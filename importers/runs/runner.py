@@ -105,7 +105,7 @@ def import_steps(
     store.save_answers(connection_id, part.answers)
     # Lock before looking for the run: two processes that start at once must not create two runs.
     with try_exclusive(
-        f"import {current_owner()} {connection_id} {part.importer.name} {part.fingerprint}"
+        f"import {current_owner()} {connection_id} {part.importer.name} {part.files.fingerprint}"
     ) as is_free:
         if not is_free:
             raise BusyError(message="Another process is importing this export. Wait for it.")
@@ -114,8 +114,8 @@ def import_steps(
             connection_id=connection_id,
             owner_id=part.target.owner_id,
             label=label,
-            fingerprint=part.fingerprint,
-            total=part.size,
+            fingerprint=part.files.fingerprint,
+            total=part.files.size,
             now=now,
         )
         keys = workspace / f"{run.run_id}.keys"
@@ -297,7 +297,9 @@ def preview_new_parts(
         part
         for part in preview.parts
         if not store.has_finished(
-            part.importer, connection_id=part.target.connection_id, fingerprint=part.fingerprint
+            part.importer,
+            connection_id=part.target.connection_id,
+            fingerprint=part.files.fingerprint,
         )
     )
     return ExportPreview(preview.label, parts, preview.skipped)

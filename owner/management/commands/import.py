@@ -236,7 +236,7 @@ def _wish_values(options: dict[str, Any]) -> dict[str, str]:
 def _progress(part: ExportPart) -> Iterator[OnProgress]:
     columns = (BarColumn(), TextColumn("{task.fields[items]:,} items"), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=part.size, items=0)
+        task = progress.add_task("", total=part.files.size, items=0)
         yield lambda run: progress.update(task, completed=run.bytes_done, items=run.items_done)
 
 
