@@ -124,8 +124,6 @@ class FileSample:
 ExportFiles = Sequence[ExportFile]
 Claim = Callable[[ExportFiles], list[ExportFile]]
 Reader = Callable[[ExportFiles, Options], ExportItems]
-Preparer = Callable[[ExportFiles, Options], Options]
-Sampler = Callable[[ExportFiles, Options], Sequence[FileSample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +138,8 @@ class Importer:
 
     claim: Claim
     read: Reader
-    prepare: Preparer = lambda _files, options: options
-    sample: Sampler = lambda _files, _options: ()
+    prepare: Callable[[ExportFiles, Options], Options] = lambda _files, options: options
+    sample: Callable[[ExportFiles, Options], Sequence[FileSample]] = lambda _files, _options: ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,25 +64,21 @@ class AttachmentSpool:
         self._file = tempfile.TemporaryFile(prefix="pdpp-import-")  # noqa: SIM115 - until close
         self._lock = threading.Lock()
         self._files: deque[SpooledFile] = deque()
-        self._end = 0
         self._is_receiving = False
-
-    @property
-    def size(self) -> int:
+        self.size = 0
         """Bytes on disk."""
-        return self._end
 
     def write(self, size: int, read: Callable[[int], bytes]) -> int:
         """Write ``size`` bytes and return their offset. Call ``put`` or ``release`` afterwards."""
         with self._lock:
             self._is_receiving = True
-        offset = self._end
+        offset = self.size
         for start in range(0, size, CHUNK_BYTES):
             chunk = read(min(CHUNK_BYTES, size - start))
             with self._lock:
                 self._file.seek(offset + start)
                 self._file.write(chunk)
-        self._end += size
+        self.size += size
         return offset
 
     def put(self, line: int, file: FileHeader, offset: int) -> None:
@@ -117,9 +113,9 @@ class AttachmentSpool:
     def truncate(self) -> None:
         """Free the disk space if the queue is empty."""
         with self._lock:
-            if not self._files and self._end and not self._is_receiving:
+            if not self._files and self.size and not self._is_receiving:
                 self._file.truncate(0)
-                self._end = 0
+                self.size = 0
 
     def close(self) -> None:
         self._file.close()

@@ -70,7 +70,7 @@ OnProgress = Callable[[int, int], object]
 
 @dataclass(slots=True)
 class _Pending:
-    """Steps that are stored together, and the lengths of their files in the spool."""
+    """Steps that are stored together; ``size`` is that of their files and records."""
 
     batch: SyncBatch = field(default_factory=SyncBatch)
     locations: dict[str, str] = field(default_factory=dict)
