@@ -355,6 +355,7 @@ def extract_office_text(content: bytes) -> OfficeText:
     if content.startswith(olefile.MAGIC[:4]):
         return OfficeText(issue=_issue_of_container(content))
     lines: list[str] = []
+    issue = None
     try:
         with time_limit(OFFICE_SECONDS):
             lines.extend(_lines(content))  # keeps those before an error
@@ -363,12 +364,9 @@ def extract_office_text(content: bytes) -> OfficeText:
     except _LockedError:
         return OfficeText(issue=ReceiptCode.LOCKED)
     except (Exception, TimeLimitExceeded):  # noqa: BLE001 - the libraries raise arbitrary errors
-        text = normalize_whitespace("\n".join(lines))
-        return OfficeText(
-            text or None, ReceiptCode.PARTLY_IMPORTED if text else ReceiptCode.NO_TEXT
-        )
+        issue = ReceiptCode.PARTLY_IMPORTED
     text = normalize_whitespace("\n".join(lines))
-    return OfficeText(text) if text else OfficeText(issue=ReceiptCode.NO_TEXT)
+    return OfficeText(text, issue) if text else OfficeText(issue=ReceiptCode.NO_TEXT)
 
 
 class _LockedError(Exception):
@@ -390,9 +388,8 @@ def _lines(content: bytes) -> Iterator[str]:
     if content.startswith(_RTF):
         yield rtf_text(_DELETED_RTF.sub(b"", content))
         return
-    if (
-        content.lstrip()[:9].lower().startswith((b"<html", b"<!doctype"))
-    ):  # some programs save .doc so
+    # Some programs save .doc so.
+    if content.lstrip()[:9].lower().startswith((b"<html", b"<!doctype")):
         yield html_to_text(decode(text_prefix(content)))
         return
     size = 0
@@ -450,14 +447,11 @@ def _read_word(archive: zipfile.ZipFile) -> Iterator[str]:
     result = mammoth.convert_to_html(
         _stream(archive), convert_image=ignored, style_map="comment-reference => sup"
     )
-    text = html_to_text(_CHECKBOX.sub(_checkbox, result.value))
+    boxed = _CHECKBOX.sub(lambda box: "☒ " if "checked=" in box[0] else "☐ ", result.value)
+    text = html_to_text(boxed)
     yield text
     # The library leaves out what each page repeats, formulas and some text boxes.
     yield from missing_lines(drawn_lines(archive, _WORD_PARTS), text)
-
-
-def _checkbox(found: re.Match[str]) -> str:
-    return "☒ " if "checked=" in found[0] else "☐ "
 
 
 def _read_excel(archive: zipfile.ZipFile) -> Iterator[str]:
