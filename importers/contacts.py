@@ -363,7 +363,7 @@ def _categories(card: Any) -> list[str]:
 
 def _note(card: Any) -> str | None:
     lines = card.contents.get("note", [])
-    note, _ = truncate("\n".join(replace_unstorable(str(line.value)) for line in lines))
+    note = truncate("\n".join(str(line.value) for line in lines))
     return note.strip() or None
 
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from importers.core.text import one_line, truncate
+from importers.core.text import TEXT_MAX_CHARS, one_line, truncate
 
 T = TypeVar("T")
 
@@ -187,10 +187,9 @@ class ParsedItem:
 
     def cut_text(self, text: str) -> str:
         """Return a text as it can be stored; one that is too long is cut, which is an issue."""
-        text, is_cut = truncate(text)
-        if is_cut:
+        if len(text) > TEXT_MAX_CHARS:
             self.add_issue(ReceiptCode.TEXT_CUT)
-        return text
+        return truncate(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,9 +267,9 @@ def to_storable_json(value: Any) -> Any:
     return value if isinstance(value, int) and abs(value) < 2**63 else str(value)
 
 
-def truncate(text: str) -> tuple[str, bool]:
-    """Return at most TEXT_MAX_CHARS of the text as it can be stored, and whether it was longer."""
-    return replace_unstorable(text[:TEXT_MAX_CHARS]), len(text) > TEXT_MAX_CHARS
+def truncate(text: str) -> str:
+    """Return at most TEXT_MAX_CHARS of the text as it can be stored."""
+    return replace_unstorable(text[:TEXT_MAX_CHARS])
 
 
 def html_to_text(source: str) -> str:

@@ -300,7 +300,7 @@ def _unpack(part: MimePart) -> Iterator[tuple[str | None, bytes, str, str | None
     if is_tnef(part.media_type, name):
         tnef = parse_tnef(content)
         if tnef is not None:
-            part.outlook_text = truncate(tnef.body)[0]
+            part.outlook_text = truncate(tnef.body)
             part.outlook_html = tnef.html
             for tnef_name, tnef_content in tnef.files:
                 yield tnef_name or None, tnef_content, detect_media_type(tnef_name), None
@@ -314,4 +314,4 @@ def message_text(content: bytes) -> str:
     """Return the searchable text of a message."""
     root = parse_mime(content)
     texts = (root.headers.text("subject"), root.headers.text("from"), select_body(root).text)
-    return truncate("\n\n".join(filter(None, texts)))[0]
+    return truncate("\n\n".join(filter(None, texts)))
