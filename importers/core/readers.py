@@ -11,7 +11,7 @@ import io
 import re
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from errno import EIO
 from functools import partial
@@ -248,8 +248,18 @@ def iter_rows(file: ExportFile, *, header: int = 0) -> Iterator[tuple[int, Row]]
         if names_line is None:
             return
         names = [name.strip().strip("\ufeff").lower() for name in _cells(names_line)]
-        delimiter = max(_DELIMITERS, key=names_line.count)
-        yield from _rows(lines, names, delimiter, first_line=header + 2)
+        reader = csv.reader(lines, delimiter=max(_DELIMITERS, key=names_line.count))
+        line = header + 2
+        try:
+            for cells in reader:
+                if any(cell.strip() for cell in cells):
+                    row = dict(zip(names, cells, strict=False))
+                    rest = "".join(cells[len(names) :]).strip()
+                    yield line, row | {"": rest} if rest else row
+                line = header + 2 + reader.line_num
+        except csv.Error as error:
+            detail = f"line {line:,}: {error}"[:80]
+            raise UnreadableError(ReceiptCode.DAMAGED, detail=detail) from error
 
 
 def _lines(text: io.TextIOBase) -> Iterator[str]:
@@ -257,22 +267,6 @@ def _lines(text: io.TextIOBase) -> Iterator[str]:
         if len(line) >= LINE_MAX_CHARS:
             raise UnreadableError(ReceiptCode.TOO_LARGE)
         yield replace_unstorable(line)
-
-
-def _rows(
-    lines: Iterable[str], names: list[str], delimiter: str, *, first_line: int
-) -> Iterator[tuple[int, Row]]:
-    reader = csv.reader(lines, delimiter=delimiter)
-    line = first_line
-    try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                row = dict(zip(names, cells, strict=False))
-                rest = "".join(cells[len(names) :]).strip()
-                yield line, row | {"": rest} if rest else row
-            line = reader.line_num + first_line
-    except csv.Error as error:
-        raise UnreadableError(ReceiptCode.DAMAGED, detail=f"line {line:,}: {error}"[:80]) from error
 
 
 def read_rows(file: ExportFile, parse: ParseRow, *, header: int = 0) -> ExportItems:
