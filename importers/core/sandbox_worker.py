@@ -39,7 +39,7 @@ from importers.core.results import (
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
-    issue_only,
+    issue_item,
 )
 from importers.core.text import to_storable_json
 from importers.core.text_recognition import SCAN_SUFFIXES
@@ -238,8 +238,7 @@ class Worker:
             raise
         except Exception as error:
             logger.exception("an importer failed")
-            issue = Issue(ReceiptCode.UNREADABLE, type(error).__name__)
-            item = ExportItem("", "", 0, issue_only(*issue))
+            item = issue_item("", "", ReceiptCode.UNREADABLE, type(error).__name__)
             batch.add(item, item.parse())
         batch.flush()
         write_message(responses, {"done": True})

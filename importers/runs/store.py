@@ -182,11 +182,9 @@ def restart(run: ImportRun, receipts: Sequence[PendingReceipt], *, now: datetime
 def save_progress(run: ImportRun, receipts: Sequence[PendingReceipt], *, now: datetime) -> None:
     """Save the run with further receipts, of which a run keeps MAX_RECEIPTS."""
     free = max(0, MAX_RECEIPTS - run.left_out - run.remarked)
-    for receipt in receipts:
-        if receipt.issue.code.text.is_imported:
-            run.remarked += 1
-        else:
-            run.left_out += 1
+    remarked = sum(receipt.issue.code.text.is_imported for receipt in receipts)
+    run.remarked += remarked
+    run.left_out += len(receipts) - remarked
     run.updated_at = now
     with transaction.atomic():
         run.save()

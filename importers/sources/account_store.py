@@ -68,9 +68,7 @@ def create_account(
 
 
 def find_account(connection_id: str, *, owner_id: str) -> SourceAccount | None:
-    for account in _accounts(owner_id).filter(connection_id=connection_id):
-        return account
-    return None
+    return _accounts(owner_id).filter(connection_id=connection_id).first()
 
 
 def list_accounts(owner_id: str) -> Sequence[SourceAccount]:
