@@ -1,8 +1,9 @@
 """Preview an export before anything is written, dry-run an import, and describe both in lines."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -82,92 +83,58 @@ def preview_export(
     now: datetime,
     with_samples: bool = False,
 ) -> ExportPreview:
-    """Find the importers and targets of an export. Writes nothing.
+    """Ask one package after another which files it reads, and find their targets. Writes nothing.
 
     Raises ``UnreadableError`` when the export cannot be opened, and ``InvalidRequest`` for an unknown
     importer or connection.
     """
     only = _find_importer(request.kind)
-    options = replace(request.options, horizon_year=now.year + YEARS_AHEAD)
-    survey = _Survey(path, request, options, owner_id, with_samples)
-    importers = installed_importers() if only is None else (only,)
-    for _, of_package in groupby(importers, attrgetter("package")):
-        survey.ask(tuple(of_package))
-    return survey.preview()
-
-
-@dataclass
-class _Survey:
-    """Asks one package after another which files of an export it reads."""
-
-    path: Path
-    request: ImportRequest
-    options: Options
-    owner_id: str
-    with_samples: bool = False
-    samples: list[FileSample] = field(default_factory=list)
-    parts: list[ExportPart] = field(default_factory=list)
-    failed: list[tuple[str, Issue]] = field(default_factory=list)
+    given = replace(request.options, horizon_year=now.year + YEARS_AHEAD)
+    installed = installed_importers()
+    find = partial(
+        find_target, name=request.connection, owner_id=owner_id, languages=request.languages
+    )
+    lacks_extra = only is None and EXTRA_PACKAGE not in {each.package for each in installed}
     claims: Claims | None = None
-
-    def ask(self, importers: Sequence[InstalledImporter]) -> None:
-        """Add the parts of a package, or an issue if its process fails."""
-        claimed = [each for part in self.parts for each in part.files.ranges]
+    parts: list[ExportPart] = []
+    failed: list[str] = []
+    samples: list[FileSample] = []
+    for package, group in groupby(installed if only is None else (only,), attrgetter("package")):
+        importers = tuple(group)
         try:
-            with sandbox.open_session(importers[0], self.path) as session:
-                self.claims = sandbox.claim(
+            with sandbox.open_session(importers[0], path) as session:
+                claims = sandbox.claim(
                     session,
                     importers,
-                    claimed=claimed,
-                    is_chosen=self.request.kind is not None,
-                    lacks_extra=self._lacks_extra(importers[0].package),
+                    claimed=[each for part in parts for each in part.files.ranges],
+                    is_chosen=only is not None,
+                    lacks_extra=lacks_extra and package == OWN_PACKAGE,
                 )
-                self.failed += [self._failure(detail) for detail in self.claims.failed]
+                failed += claims.failed
                 for importer in importers:
-                    if files := self.claims.files.get(importer.name):
-                        self.parts.append(self._part(session, importer, files))
+                    if files := claims.files.get(importer.name):
+                        part = ExportPart(importer, files, find(importer), given, given=given)
+                        part = _prepare_part(session, part)
+                        parts.append(part)
+                        if with_samples:
+                            samples += sandbox.sample(session, importer, files, part.options)
         except SandboxError as error:
-            self.failed.append(self._failure(f"{importers[0].package}: {error}"))
+            failed.append(f"{package}: {error}")
+    failures = [(path.name, Issue(ReceiptCode.UNREADABLE, detail)) for detail in failed]
+    if claims is None:
+        return ExportPreview(path.name, (), tuple(failures))
+    skipped = (*claims.unreadable, *failures, *_unread(claims, parts))
+    read = tuple(part for part in parts if len(part.options.unclaimed) < len(part.files))
+    return ExportPreview(claims.export_name, read, skipped, tuple(samples))
 
-    def _lacks_extra(self, package: str) -> bool:
-        """Return whether files that the extra package reads are kept from this package, ours."""
-        installed = {importer.package for importer in installed_importers()}
-        is_ours = package == OWN_PACKAGE and self.request.kind is None
-        return is_ours and EXTRA_PACKAGE not in installed
 
-    def _failure(self, detail: str) -> tuple[str, Issue]:
-        return self.path.name, Issue(ReceiptCode.UNREADABLE, detail)
-
-    def _part(
-        self, session: Session, importer: InstalledImporter, files: ClaimedFiles
-    ) -> ExportPart:
-        request = self.request
-        target = find_target(
-            importer, name=request.connection, owner_id=self.owner_id, languages=request.languages
-        )
-        part = ExportPart(importer, files, target, self.options, given=self.options)
-        part = _prepare_part(session, part)
-        if self.with_samples:
-            self.samples += sandbox.sample(session, importer, files, part.options)
-        return part
-
-    def preview(self) -> ExportPreview:
-        """Return the parts, and the files that cannot be read or that nobody claims."""
-        if self.claims is None:
-            return ExportPreview(self.path.name, (), tuple(self.failed))
-        unclaimed = [
-            (name, Issue(ReceiptCode.NOT_RECOGNISED if size else ReceiptCode.EMPTY))
-            for name, size in self.claims.unclaimed
-        ]
-        declined = [
-            (name, parse_issue(issue))
-            for part in self.parts
-            for name, *issue in part.options.unclaimed
-        ]
-        parts = [p for p in self.parts if len(p.options.unclaimed) < len(p.files)]
-        skipped = (*self.claims.unreadable, *self.failed, *unclaimed, *declined)
-        samples = tuple(self.samples)
-        return ExportPreview(self.claims.export_name, tuple(parts), skipped, samples)
+def _unread(claims: Claims, parts: Iterable[ExportPart]) -> Iterator[tuple[str, Issue]]:
+    """Yield the files that no importer claims, and then those that their importer declines."""
+    for name, size in claims.unclaimed:
+        yield name, Issue(ReceiptCode.NOT_RECOGNISED if size else ReceiptCode.EMPTY)
+    for part in parts:
+        for name, *issue in part.options.unclaimed:
+            yield name, parse_issue(issue)
 
 
 def _prepare_part(session: Session, part: ExportPart) -> ExportPart:
