@@ -44,7 +44,6 @@ class Provider:
     ``daily_megabytes``: below what the provider lets an account download on a day, if it says.
     """
 
-    name: str
     host: str
     refusal: str = ""
     daily_megabytes: int | None = None
