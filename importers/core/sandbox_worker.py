@@ -69,7 +69,7 @@ def main() -> None:
     readable = (*folders, Path(package_folder), Path(export))
     enforced = [isolation.limit_memory()]
     enforced.append(isolation.restrict_files(readable=readable, writable=Path(work_folder)))
-    worker = Worker(Path(export), package)
+    worker = Worker(Path(export))
 
     def confine() -> list[bool]:
         size = sum(file.size for file in worker.export.files)
@@ -106,9 +106,8 @@ def load_object(path: str, kind: type[T]) -> T:
 class Worker:
     """Answers requests about one export."""
 
-    def __init__(self, path: Path, package: str) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._package = package
 
     @cached_property
     def export(self) -> Export:

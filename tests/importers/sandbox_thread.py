@@ -19,7 +19,7 @@ def open_in_thread(importer: InstalledImporter, export: Path) -> Iterator[Sessio
     request_pipe, response_pipe = os.pipe(), os.pipe()
 
     def work() -> None:
-        worker = Worker(export, importer.package)
+        worker = Worker(export)
         with (
             os.fdopen(request_pipe[0], "rb") as requests,
             suppress(OSError),
