@@ -155,11 +155,7 @@ class Worker:
         for name, object_path in request["importers"]:
             try:
                 claimed = load_object(object_path, Importer).claim(unclaimed)
-                chosen = {
-                    position
-                    for file in claimed
-                    if (position := positions.get(id(file))) is not None
-                }
+                chosen = {positions[id(file)] for file in claimed if id(file) in positions}
             except Exception as error:  # noqa: BLE001 - one importer must not stop the others
                 failed.append([name, type(error).__name__])
                 continue
