@@ -25,7 +25,7 @@ from evidence.write.ingest import IngestResult, ingest_lines
 from evidence.write.ndjson import Receipt
 from evidence.write.ndjson import ReceiptCode as RejectionCode
 from importers.core import sandbox
-from importers.core.importer import ChoiceNeeded, ImportRequest, parse_import_request
+from importers.core.importer import ChoiceNeeded, parse_import_request
 from importers.core.readers import KeySet
 from importers.core.results import Issue, ReceiptCode, UnreadableError
 from importers.models import ImportRun
@@ -110,9 +110,8 @@ def import_steps(
         if not is_free:
             raise BusyError(message="Another process is importing this export. Wait for it.")
         run = store.start_or_resume(
-            part.importer,
+            part.target,
             connection_id=connection_id,
-            owner_id=part.target.owner_id,
             label=label,
             fingerprint=part.files.fingerprint,
             total=part.files.size,
@@ -288,23 +287,6 @@ class WatchedFolder:
                 yield path, stamp
 
 
-def preview_new_parts(
-    path: Path, *, request: ImportRequest, owner_id: str, now: datetime
-) -> ExportPreview:
-    """Preview the parts of an export that no run has finished. Raises as ``preview_export``."""
-    preview = preview_export(path, request=request, owner_id=owner_id, now=now)
-    parts = tuple(
-        part
-        for part in preview.parts
-        if not store.has_finished(
-            part.importer,
-            connection_id=part.target.connection_id,
-            fingerprint=part.files.fingerprint,
-        )
-    )
-    return ExportPreview(preview.label, parts, preview.skipped)
-
-
 def _stamp(path: Path) -> PathStamp:
     """Return the number and total size of the files, and the time of the latest write."""
     files = [file.lstat() for file in (path.rglob("*") if path.is_dir() else [path])]
@@ -438,10 +420,16 @@ class ImportWorker:
     def _import_export(self, path: Path, owner_id: str, now: datetime) -> Iterator[object]:
         """Import what is new in a watched export. Raises ``ChoiceNeeded`` if a part was left out."""
         request = parse_import_request(uploads.find_answer(path, owner_id=owner_id))
-        # An answer may concern a file of a part that a run has finished.
         is_answered = uploads.is_answered(path, owner_id=owner_id)
-        look = preview_export if is_answered else preview_new_parts
-        preview = look(path, request=request, owner_id=owner_id, now=now)
+        preview = preview_export(path, request=request, owner_id=owner_id, now=now)
+        # An answer may concern a file of a part that a run has finished.
+        if not is_answered:
+            new = (
+                part
+                for part in preview.parts
+                if not store.has_finished(part.target, part.files.fingerprint)
+            )
+            preview = replace(preview, parts=tuple(new))
         yield from self._import_parts(preview, now)
         for part in preview.parts:
             if part.missing_option is not None:

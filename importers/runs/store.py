@@ -128,10 +128,9 @@ def stopped_runs(owner_id: str, *, since: datetime) -> Sequence[ImportRun]:
 
 
 def start_or_resume(
-    importer: InstalledImporter,
+    target: ImportTarget,
     *,
     connection_id: str,
-    owner_id: str,
     label: str,
     fingerprint: str,
     total: int,
@@ -139,15 +138,15 @@ def start_or_resume(
 ) -> ImportRun:
     """Return the unfinished run of this export, or a new one."""
     runs = ImportRun.unscoped.filter(
-        connection_id=connection_id, kind=importer.name, fingerprint=fingerprint
+        connection_id=connection_id, kind=target.importer.name, fingerprint=fingerprint
     )
     run = runs.exclude(status=ImportRun.Status.FINISHED).order_by("-started_at").first()
     if run is None:
         run = ImportRun(
             run_id="imp_" + secrets.token_hex(12),
-            owner_id=owner_id,
+            owner_id=target.owner_id,
             connection_id=connection_id,
-            kind=importer.name,
+            kind=target.importer.name,
             label=label,
             fingerprint=fingerprint,
             bytes_total=total,
@@ -158,13 +157,11 @@ def start_or_resume(
     return run
 
 
-def has_finished(
-    importer: InstalledImporter, *, connection_id: str | None, fingerprint: str
-) -> bool:
+def has_finished(target: ImportTarget, fingerprint: str) -> bool:
     """Return whether a run has finished this export."""
     return ImportRun.unscoped.filter(
-        connection_id=connection_id,
-        kind=importer.name,
+        connection_id=target.connection_id,
+        kind=target.importer.name,
         fingerprint=fingerprint,
         status=ImportRun.Status.FINISHED,
     ).exists()
