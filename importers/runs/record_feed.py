@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from evidence import limits
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import InvalidRequest
 from evidence.write.blobs import CHUNK_BYTES, SmallFile, put_blob, put_small_files, stored_blobs
@@ -45,16 +44,12 @@ TotalKey = tuple[str, str, str]
 """Stream, account and currency."""
 
 
-class SpooledFile(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SpooledFile(FileHeader):
     """A file in the spool, with the line of its record."""
 
     line: int
-    stream: str
-    key: str
-    blob_id: str
-    media_type: str
     offset: int
-    size: int
 
 
 class AttachmentSpool:
@@ -84,11 +79,7 @@ class AttachmentSpool:
     def put(self, line: int, file: FileHeader, offset: int) -> None:
         """Add a written file to the queue."""
         with self._lock:
-            self._files.append(
-                SpooledFile(
-                    line, file.stream, file.key, file.blob_id, file.media_type, offset, file.size
-                )
-            )
+            self._files.append(SpooledFile(**asdict(file), line=line, offset=offset))
 
     def release(self) -> None:
         """Allow truncation again, after all written files are in the queue."""
@@ -125,7 +116,7 @@ def store_files(
     spool: AttachmentSpool, files: Iterable[SpooledFile], *, connection_id: str, now: datetime
 ) -> list[SpooledFile]:
     """Store files of stored records; return those that were new. Leaves out those of erased records."""
-    found = {file.blob_id: file for file in files if file.size <= limits.BLOB_MAX_BYTES}
+    found = {file.blob_id: file for file in files}
     known = stored_blobs(connection_id, found)
     new = [file for file in found.values() if file.blob_id not in known]
     small = iter([file for file in new if file.size <= CHUNK_BYTES])
