@@ -87,7 +87,7 @@ def import_steps(
     skipped: tuple[tuple[str, Issue], ...] = (),
     workspace: Path,
     now: datetime,
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = lambda _run: None,
 ) -> Iterator[ImportRun]:
     """Import a part into its connection in steps of some seconds, and yield the run after each.
 
@@ -129,7 +129,7 @@ class _PartImport:
     run: ImportRun
     keys: Path
     now: datetime
-    on_progress: OnProgress | None
+    on_progress: OnProgress
     counted: IngestResult = field(default_factory=IngestResult)
     rejected_lines: set[int] = field(default_factory=set)
     new_lines: set[int] = field(default_factory=set)
@@ -238,8 +238,7 @@ class _PartImport:
         self.seen.save(items=self.run.items_done)
         receipts = [receipt for item in items for receipt in pending_receipts(item)]
         store.save_progress(self.run, receipts, now=timezone.now())
-        if self.on_progress is not None:
-            self.on_progress(self.run)
+        self.on_progress(self.run)
 
     def _store_files(self, files: list[SpooledFile]) -> None:
         files = [file for file in files if file.line not in self.rejected_lines]
@@ -439,13 +438,12 @@ class ImportWorker:
         uploads.settle(path, owner_id=owner_id)
 
     def _import_parts(
-        self, preview: ExportPreview, now: datetime, *, on_run: OnProgress | None = None
+        self, preview: ExportPreview, now: datetime, *, on_run: OnProgress = lambda _run: None
     ) -> Iterator[object]:
         """Import the parts that need no decision of the owner."""
 
         def on_progress(run: ImportRun) -> None:
-            if on_run is not None:
-                on_run(run)
+            on_run(run)
             if self._closed.is_set():
                 raise ImportStopped
 
