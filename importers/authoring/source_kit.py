@@ -93,10 +93,7 @@ class Account:
     @contextmanager
     def _open(self) -> Iterator[SourceSession]:
         access = AccountAccess(
-            settings=self.settings,
-            credential=self.credential,
-            state=self.state,
-            now=NOW,
+            settings=self.settings, credential=self.credential, state=self.state, now=NOW
         )
         with (
             patch.object(source_process, "open_connection", self._connect),

@@ -22,13 +22,7 @@ from shutil import copyfileobj
 from tempfile import NamedTemporaryFile
 from typing import IO
 
-from importers.core.results import (
-    ExportItems,
-    Issue,
-    ReceiptCode,
-    UnreadableError,
-    issue_item,
-)
+from importers.core.results import ExportItems, Issue, ReceiptCode, UnreadableError, issue_item
 
 MAX_COMPRESSION_RATIO = 200
 """Unpacked bytes per packed byte: text reaches 40, a zip bomb 1,000."""

@@ -26,11 +26,7 @@ from evidence import limits
 from importers.core.export_files import ExportFile
 from importers.core.results import Issue, ParsedFile, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.text import decode, html_to_text, normalize_whitespace, text_prefix
-from importers.core.text_recognition import (
-    PICTURE_TYPES,
-    recognize_attached_picture,
-    recognize_pdf,
-)
+from importers.core.text_recognition import PICTURE_TYPES, recognize_attached_picture, recognize_pdf
 
 MAX_PAGES = 500
 MAX_CHARS = 1_000_000
@@ -528,11 +524,7 @@ def _shape_texts(shapes: Iterable[Any]) -> Iterator[str]:
 
 DEFAULT_MEDIA_TYPE = "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}")
-_NEEDS_EXTRA = (
-    ReceiptCode.NEEDS_OFFICE,
-    ReceiptCode.NEEDS_OCR,
-    ReceiptCode.PICTURES_NEED_OCR,
-)
+_NEEDS_EXTRA = (ReceiptCode.NEEDS_OFFICE, ReceiptCode.NEEDS_OCR, ReceiptCode.PICTURES_NEED_OCR)
 _TEXT_TYPES = ("application/json", "application/xml")
 
 

@@ -76,12 +76,7 @@ class ExportPreview:
 
 
 def preview_export(
-    path: Path,
-    *,
-    request: ImportRequest,
-    owner_id: str,
-    now: datetime,
-    with_samples: bool = False,
+    path: Path, *, request: ImportRequest, owner_id: str, now: datetime, with_samples: bool = False
 ) -> ExportPreview:
     """Ask one package after another which files it reads, and find their targets. Writes nothing.
 

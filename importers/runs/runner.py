@@ -183,10 +183,7 @@ class _PartImport:
         self.seen = seen or self._restart()
         return RecordFeed(
             sandbox.read(
-                self.part.importer,
-                self.part.files,
-                self.part.options,
-                skip=self.run.items_done,
+                self.part.importer, self.part.files, self.part.options, skip=self.run.items_done
             ),
             connection_id=self.run.connection_id,
             seen=self.seen,
@@ -297,12 +294,7 @@ class ImportWorker:
     """Imports one export after another; ``close`` stops it at the next batch."""
 
     def __init__(
-        self,
-        workspace: Path,
-        *,
-        watch: Path | None,
-        seconds: float,
-        only: str | None = None,
+        self, workspace: Path, *, watch: Path | None, seconds: float, only: str | None = None
     ) -> None:
         """Watch the folder every ``seconds``.
 

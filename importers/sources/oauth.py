@@ -195,10 +195,7 @@ def _post(settings: Mapping[str, Any], body: str) -> HttpResponse:
     """Send a request to the token address, and to no other host. Raises ``SourceError``."""
     url = settings[SETTING]["token_url"]
     network = _Network(is_private=bool(settings.get("allows_private")))
-    headers = {
-        "Content-Type": "application/x-www-form-urlencoded",
-        "Accept": "application/json",
-    }
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
     host = str(urlsplit(url).hostname)
     try:
         with HttpClient(network, url) as http:

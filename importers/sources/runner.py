@@ -41,13 +41,7 @@ from importers.sources.account_store import (
     set_due,
     traffic_with,
 )
-from importers.sources.sync_batch import (
-    SeenItem,
-    SyncBatch,
-    SyncStopped,
-    known_items,
-    store_batch,
-)
+from importers.sources.sync_batch import SeenItem, SyncBatch, SyncStopped, known_items, store_batch
 
 RUN_SECONDS = 240.0
 """A run ends at the next state after this time, and is due again at once: other accounts wait."""

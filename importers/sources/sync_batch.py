@@ -259,10 +259,7 @@ class _BatchWriter:
         if self.batch.ends_pass:
             self._add_deletions()
         result = ingest_in_transaction(
-            self.lines,
-            owner_id=owner_id,
-            now=self.now,
-            on_receipt=self._on_receipt,
+            self.lines, owner_id=owner_id, now=self.now, on_receipt=self._on_receipt
         )
         self._save_items(before, existing)
         return result
