@@ -24,14 +24,15 @@ TEXT_MAX_CHARS = 1_000_000
 DECODED_MAX_BYTES = 8_000_000
 _DETECTION_BYTES = 16 * 1024
 
+_HIDDEN_ELEMENTS = "head, script, style, template, noscript, title"
+_BLOCK_ELEMENTS = (
+    "address, article, aside, blockquote, dd, div, dl, dt, fieldset, figure, footer, form, h1, h2,"
+    " h3, h4, h5, h6, header, hr, li, main, nav, ol, p, pre, section, table, tr, ul"
+)
 _HIDING_TAG = re.compile(
-    r"<(?P<closes>/?)(?P<name>head|script|style|template|noscript|title)\b[^<>]*>|<!--|-->", re.I
+    rf"<(?P<closes>/?)(?P<name>{_HIDDEN_ELEMENTS.replace(', ', '|')})\b[^<>]*>|<!--|-->", re.I
 )
-_LINE_TAG = re.compile(
-    r"</?(?:address|article|aside|blockquote|br|dd|div|dl|dt|fieldset|figure|footer|form|h[1-6]"
-    r"|header|hr|li|main|nav|ol|p|pre|section|table|tr|ul)\b[^<>]*>",
-    re.I,
-)
+_LINE_TAG = re.compile(rf"</?(?:br|{_BLOCK_ELEMENTS.replace(', ', '|')})\b[^<>]*>", re.I)
 _LINK_TAG = re.compile(
     r"<a\s(?:[^<>]{0,500}\s)?href\s*=\s*[\"']?(https?://[^\"'\s<>]+)[^<>]*>", re.I
 )
@@ -86,11 +87,6 @@ _NOT_UTF8 = ("utf-16", "utf-32", "utf-7", "iso2022", "hz")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _BLANKS = re.compile(r"[ \t\r\f\v\u00a0]+")
 _EMPTY_LINES = re.compile(r"\n\s*\n\s*\n+")
-_HIDDEN_ELEMENTS = "head, script, style, template, noscript, title"
-_BLOCK_ELEMENTS = (
-    "address, article, aside, blockquote, dd, div, dl, dt, fieldset, figure, footer, form, h1, h2,"
-    " h3, h4, h5, h6, header, hr, li, main, nav, ol, p, pre, section, table, tr, ul"
-)
 MAX_TEXTS = 200
 _LANGUAGE_MAX_CHARS = 4_000
 MIN_WORDS = 8
