@@ -39,6 +39,7 @@ from importers.core.source import (
 from importers.models import SourceAccount
 from importers.registry import find_source, installed_sources
 from importers.sources import account_store, accounts, oauth, status
+from importers.sources.account_store import DAILY_LIMIT
 from importers.sources.accounts import AccountDetails
 from importers.sources.sync_batch import answer_deletions
 from owner.form_fields import (
@@ -152,7 +153,7 @@ def account_choices(request: HttpRequest, connection_id: str) -> HttpResponse:
     initial = {
         "containers": account.settings["containers"],
         "is_mirror": account.is_mirror,
-        account_store.DAILY_LIMIT: account.settings.get(account_store.DAILY_LIMIT),
+        DAILY_LIMIT: account.settings.get(DAILY_LIMIT),
     }
     form = ChoiceForm(found, None, source, data, initial=initial)
     if data is not None and form.is_valid():
@@ -282,10 +283,7 @@ def choose(
     data = request.POST if "draft" in request.POST else None
     user = str(details.settings.get("user", ""))
     own = dict.fromkeys([*([user.lower()] if "@" in user else []), *known_addresses()])
-    initial = {
-        account_store.DAILY_LIMIT: accounts.suggested_limit(details.settings),
-        FIELD: "\n".join(own),
-    }
+    initial = {DAILY_LIMIT: accounts.suggested_limit(details.settings), FIELD: "\n".join(own)}
     form = ChoiceForm(found, connections, source, data, initial=initial)
     if data is not None and form.is_valid():
         chosen = form.cleaned_data
@@ -296,7 +294,7 @@ def choose(
                 found=found,
                 connection_id=chosen["connection"] or None,
                 is_mirror=chosen.get("is_mirror", False),
-                daily_megabytes=chosen[account_store.DAILY_LIMIT],
+                daily_megabytes=chosen[DAILY_LIMIT],
                 owner_id=current_owner(),
                 now=timezone.now(),
             )
@@ -368,7 +366,7 @@ def _card(account: SourceAccount, now: datetime) -> dict[str, Any]:
         "problem": problem and escape_invisible(problem),
         "question": question and escape_invisible(question),
         "through": (account.held_deletions or {}).get("through"),
-        "daily_megabytes": account.settings.get(account_store.DAILY_LIMIT),
+        "daily_megabytes": account.settings.get(DAILY_LIMIT),
         "result": result,
         "skipped": skipped and escape_invisible(skipped),
         "moved_to": _moved_to(account),
