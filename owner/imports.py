@@ -1,6 +1,7 @@
 """Imports: an export is sent, looked at, confirmed and watched; then a bar and receipts show the result."""
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import date
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,7 @@ from django.urls import reverse
 from django.utils import timezone
 from typing_extensions import override
 
+from evidence.access.grant_text import format_day
 from evidence.declarations.declaration import parse_declaration
 from evidence.errors import InvalidRequest
 from evidence.models.owners import current_owner
@@ -35,7 +37,7 @@ from importers.runs.preview import (
     issue_text,
     preview_export,
 )
-from importers.runs.record_feed import ImportTotals, format_sum
+from importers.runs.record_feed import ImportTotals, Total, format_sum
 from importers.runs.store import ensure_connection, find_run, latest_runs
 from importers.runs.uploads import Upload, answer, dismiss, find_waiting, list_waiting, locate
 from operations import jobs
@@ -266,8 +268,7 @@ def account_results(run: ImportRun) -> Iterator[dict[str, Any]]:
             "bar": bar_parts(
                 new=total.new, changed=total.changed, unchanged=unchanged, left=total.refused
             ),
-            "first": total.first,
-            "last": total.last,
+            "days": escape_invisible(days_of(total)),
             "sum": "" if total.sum is None else format_sum(Decimal(total.sum), currency),
         }
 
@@ -325,12 +326,23 @@ def part_counts(part: ExportPart) -> list[str]:
     totals = dry_run(part).totals
     lines = []
     for (stream, account, currency), total in sorted(totals.totals.items()):
-        days = dict.fromkeys((total.first, total.last))
-        dates = f", {' to '.join(days)}" if total.first else ""
+        dates = f", {days_of(total)}" if total.first else ""
         name = f" in {totals.names.get(account, account)}" if account else ""
         money = "" if total.sum is None else f", {format_sum(Decimal(total.sum), currency)}"
         lines.append(escape_invisible(f"{count_of(total.items, stream)}{name}{dates}{money}"))
     return lines
+
+
+def days_of(total: Total) -> str:
+    """Return ``13 January 2026 to 1 February 2026``, or one day; empty without days."""
+    return " to ".join(_spoken(day) for day in dict.fromkeys((total.first, total.last)))
+
+
+def _spoken(day: str) -> str:
+    try:
+        return format_day(date.fromisoformat(day))
+    except ValueError:  # an importer wrote something else
+        return day
 
 
 def part_titles(part: ExportPart) -> list[str]:

@@ -241,6 +241,9 @@ def test_events_are_a_month_and_an_agenda(talk: str, alice: Browser) -> None:
     assert "May 2026" in page.text
     assert "4 Monday 09:00\N{EN DASH}10:30 Budget" in page.text
 
+    record = alice.open(f"{talk}/meetings/t1")
+    assert "Monday, 4 May 2026 , 09:00\N{EN DASH}10:30" in record.text
+
     june = alice.open(page.link("June \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"))
     assert "No events in June 2026." in june.text
     assert "Budget" not in june.text
