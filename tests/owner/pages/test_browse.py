@@ -244,6 +244,9 @@ def test_events_are_a_month_and_an_agenda(talk: str, alice: Browser) -> None:
     record = alice.open(f"{talk}/meetings/t1")
     assert "Monday, 4 May 2026 , 09:00\N{EN DASH}10:30" in record.text
 
+    this = alice.open(f"{talk}/meetings/?month={timezone.localdate():%Y-%m}")
+    assert [tag for tag, given in this.elements if given.get("aria-current") == "date"] == ["td"]
+
     june = alice.open(page.link("June \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"))
     assert "No events in June 2026." in june.text
     assert "Budget" not in june.text

@@ -1,6 +1,7 @@
 """The owner's pages as an installed web app: manifest, icons, and nothing offline."""
 
 import json
+import re
 import struct
 from pathlib import Path
 from urllib.parse import urljoin
@@ -18,6 +19,10 @@ from tests.world import World
 
 MANIFEST = "/static/owner/manifest.json"
 STYLES = Path(str(finders.find("owner/ui.css"))).parent
+TEMPLATES = STYLES.parents[1] / "templates" / "owner"
+LAYOUT = re.compile(r"([^{}]+)\{[^}]*display: (?:grid|flex)")
+CELL = re.compile(r'<t[dh]\s[^>]*class="([^"]*)"')
+EMPTY_HEAD = re.compile(r'class="cells[^>]*>\s*<thead>(?:(?!</thead>).)*<td', re.DOTALL)
 
 
 def linked(alice: Browser, path: str) -> dict[str, list[str]]:
@@ -87,3 +92,20 @@ def test_a_page_adds_little_to_the_components() -> None:
 
     assert lengths.pop("ui.css") > max(lengths.values())
     assert {name: each for name, each in lengths.items() if each > 80} == {}
+
+
+def test_cells_of_a_table_are_as_high_as_their_row() -> None:
+    """A cell that is a grid or a flexible box is as high as its own content."""
+    styles = "".join(path.read_text() for path in STYLES.glob("*.css"))
+    rules = {each.strip() for found in LAYOUT.findall(styles) for each in found.split(",")}
+
+    wrong = []
+    for path in sorted(TEMPLATES.rglob("*.html")):
+        text = path.read_text()
+        names = {
+            f".{name}" for given in CELL.findall(text) for name in re.findall(r"[\w-]+", given)
+        }
+        wrong += [(path.name, name) for name in names & rules]
+        wrong += [(path.name, "no line below the head")] if EMPTY_HEAD.search(text) else []
+
+    assert wrong == []
