@@ -148,6 +148,7 @@ if TYPE_CHECKING:
 
 
 S256_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+UNREGISTERED = "The app is not registered here, or named another address than it registered."
 REQUEST_URI_PREFIX = "urn:pdpp:pending-consent:"
 
 
@@ -209,8 +210,8 @@ def validate_authorization_request(query: str, *, now: datetime) -> Authorizatio
         scopes, credentials = oauth_backend().server.validate_authorization_request(
             f"{settings.PDPP_PUBLIC_URL}/oauth/authorize?{known}"
         )
-    except FatalClientError as error:
-        raise FatalAuthorizationError(error.description or str(error.error)) from None
+    except FatalClientError:
+        raise FatalAuthorizationError(UNREGISTERED) from None
     except OAuth2Error as error:
         raise AuthorizationError(
             error.redirect_uri,
@@ -381,7 +382,8 @@ def authorize(request: HttpRequest) -> HttpResponse:
         # once, or links to this server would lead anywhere (RFC 9700, 4.11.2).
         if is_owner(request.user) and requests.was_answered(error.client_id):
             return redirect_to_client(error.location(requested_url(request)))
-        return message_page(request, "Invalid request", f"{error} {START_AGAIN}", status=400)
+        text = f"{default_description(error.error)} {START_AGAIN}"
+        return message_page(request, "Invalid request", text, status=400)
 
 
 def _show_page(request: HttpRequest, now: datetime) -> HttpResponse:

@@ -166,6 +166,8 @@ def test_error_of_an_app_that_the_owner_never_answered_is_shown(asking: Asking) 
             answer = browser.get("/oauth/authorize", asking.parameters(**{name: value}))
             assert (answer.status_code, "Location" in answer) == (400, False)
             assert "Start again in the app." in answer.content.decode()
+    incomplete = asking.owner.get("/oauth/authorize", asking.parameters(code_challenge=None))
+    assert "A parameter is missing, repeated or invalid." in incomplete.content.decode()
 
     asking.code()
 
@@ -217,6 +219,9 @@ def test_unregistered_redirect_uri_gets_no_redirect(asking: Asking) -> None:
         answer = asking.ask(**wrong)
         assert answer.status_code == 400, wrong
         assert "Location" not in answer, wrong
+
+    for wrong in ({"client_id": "cli_unknown"}, {"redirect_uri": "https://thief.example/callback"}):
+        assert "The app is not registered here, or" in asking.ask(**wrong).content.decode()
 
 
 def test_redirect_uri_elsewhere_than_on_loopback_is_compared_exactly(world: World) -> None:
