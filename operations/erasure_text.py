@@ -15,7 +15,7 @@ KIND_ORDER = (
     "imports", "import receipts", "connections", "grants", "tokens", "clients", "accounts",
 )  # fmt: skip
 INTERNAL = {"pieces of files", "stream counters", "counts of people", "counters of people"}
-LABELS = {"names in the ledger": "references in Activity"}
+LABELS = {"names in the ledger": "references in Activity", "accounts of sources": "live accounts"}
 """Kinds that receipts store under another name than they show."""
 LEDGER_KEPT = (
     "The ledger of disclosures stays verifiable. It still shows when and to whom records were"

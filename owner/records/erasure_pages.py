@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evidence.access.gate import Gate
-from evidence.access.grant_text import humanize
+from evidence.access.grant_text import humanize, stream_label
 from evidence.access.owner_scope import owner_scope
 from evidence.declarations.values import key_text
 from evidence.erasure import erase_record
@@ -161,7 +161,9 @@ def _name(of: ErasureScope, where: Mapping[str, str]) -> str:
     label = Connection.unscoped.get(pk=where["connection_id"]).label
     parts = [label]
     if "stream" in where:
-        parts.append(humanize(where["stream"]))
+        held = Gate(owner_scope(current_owner())).streams(connection_id=where["connection_id"])
+        labels = {each.stream.name: stream_label(each.stream) for each in held}
+        parts.append(labels.get(where["stream"]) or humanize(where["stream"]))
     if "record_key" in where:
         parts.append(escape_invisible(where["record_key"]))
     return ": ".join(parts)

@@ -9,6 +9,7 @@ from django.utils import timezone
 from evidence.erasure import run_pending_erasures
 from evidence.models.connections import Connection
 from evidence.write.retention import retention_periods
+from importers.models import SourceAccount
 from tests.owner.pages.browser import Browser, Page
 from tests.world import BANK, MAIL, NOW, PERSONAL, WORK, World
 from tests.write import stored
@@ -97,11 +98,26 @@ def test_a_stream_is_erased_in_the_background_with_progress(world: World, alice:
     assert any(watched.address.startswith(at) for _, at in receipts.links if "erasures/ers" in at)
 
 
+def test_a_stream_has_the_name_that_other_pages_use(world: World, alice: Browser) -> None:
+    document = copy.deepcopy(MAIL)
+    document["version"] = "1.1.0"
+    document["streams"][0]["display"] = {"label": "Your mail"}
+    world.declare(document)
+
+    asked = alice.open(f"/erase?of=stream&connection={PERSONAL}&stream=messages")
+
+    assert "Personal mail: Mail is erased permanently." in asked.text
+
+
 def test_counts_are_in_the_words_of_the_pages(world: World, alice: Browser) -> None:
     assert world.get("/v1/streams/messages/records", "bob").status == 200
 
+    SourceAccount.unscoped.create(connection_id=PERSONAL, owner_id=world.owner_id,
+        source_name="imap", due_at=NOW, created_at=NOW)  # fmt: skip
+
     asked = alice.open(f"/erase?of=connection&connection={PERSONAL}").text
 
+    assert "1 live account" in asked
     assert "references in Activity" in asked
     assert "names in the ledger" not in asked
     assert "counter" not in asked
