@@ -255,14 +255,14 @@ def test_copies_say_what_is_missing_and_what_a_drill_found(world: World, alice: 
     assert "This file is no longer in the folder" in page.text
     assert "Run a drill" not in page.text, "it would fail"
     assert "There is no backup yet" not in page.text + alice.open("/").text
-    assert "Last drill never" in page.text
+    assert "Last successful drill never" in page.text
     finish_drill(copy, "", MADE + timedelta(hours=1))
-    assert "Last drill 1 November 2026, 04:00 " in alice.open("/backups").text
+    assert "Last successful drill 1 November 2026, 04:00 " in alice.open("/backups").text
 
 
 def test_home_says_the_last_backup_and_drill_and_what_failed(world: World, alice: Browser) -> None:
     page = alice.open("/")
-    assert "Last backup: never · Last drill: never" in page.text
+    assert "Last backup: never · Last successful drill: never" in page.text
     assert "There is no backup yet." in page.text
 
     Connection.unscoped.update(demo=True)
@@ -274,5 +274,5 @@ def test_home_says_the_last_backup_and_drill_and_what_failed(world: World, alice
     BackupPlan.unscoped.update(problem=problem)
 
     page = alice.open("/")
-    assert "Last backup: 1 November 2026, 03:00 · Last drill: 1 November 2026, 03:00" in page.text
+    assert "1 November 2026, 03:00 · Last successful drill: 1 November 2026, 03:00" in page.text
     assert "The last backup failed. The disk is full. Backups" in page.text
