@@ -57,6 +57,17 @@ OPEN_ALL = """
 for (const each of document.querySelectorAll("details:not([open]) > summary"))
     if (each.checkVisibility()) each.parentElement.open = true;
 """
+SMALL_PHONE = (375, 812)
+HEIGHTS = "return [...document.querySelectorAll('.answer button')].map(each => each.offsetHeight)"
+CUT_OFF = """
+const fields = [...document.querySelectorAll("input[placeholder]")];
+for (const each of fields) each.value = each.placeholder;
+return fields.filter(each => each.scrollWidth > each.clientWidth).map(each => each.value);
+"""
+GAP = """
+const [first, second] = [...document.querySelectorAll("main > p .button")];
+return second.getBoundingClientRect().top - first.getBoundingClientRect().bottom;
+"""
 CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 MESSAGES = "/v1/streams/messages/records"
 
@@ -225,6 +236,23 @@ def test_an_app_asks_for_more_and_the_owner_answers_from_the_link(
     assert served.get(MESSAGES, fields="subject,size_bytes,labels").status == 200
     browser.get(refused.error["ask_url"])
     wait_for(browser, "You answered this on")
+
+
+def test_a_small_phone_cuts_off_and_crowds_nothing(
+    served: World, live_server: Any, browser: Chrome
+) -> None:
+    refused = served.get(MESSAGES, fields="subject,size_bytes")
+    browser.get(refused.error["ask_url"])
+    sign_in(browser)
+    wait_for(browser, "Bob asks to read more")
+    resize(browser, SMALL_PHONE)
+    assert len(set(browser.execute_script(HEIGHTS))) == 1, "each button has one line"
+    browser.get(f"{live_server.url}/people")
+    wait_for(browser, "People")
+    assert browser.execute_script(CUT_OFF) == []
+    browser.get(f"{live_server.url}/connected")
+    wait_for(browser, "Make a token")
+    assert browser.execute_script(GAP) >= 8
 
 
 def test_an_app_is_paused_in_one_press_and_disconnected_in_two(
