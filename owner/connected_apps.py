@@ -42,7 +42,7 @@ from evidence.ledger.disclosures import (
 )
 from evidence.models.grants import Grant
 from evidence.models.owners import Owner, current_owner
-from operations.doctor import HOSTS, diagnose
+from operations.doctor import HOSTS, Outcome, diagnose
 from owner.grants.grant_forms import usage_texts
 from owner.grants.grantable_sources import LOOPBACK_HOSTS
 from owner.permissions import account_owner, is_owner, owner_posts, owner_reads, owner_required
@@ -250,12 +250,13 @@ CHECK_TIMEOUT = 5.0
 
 @owner_required
 def doctor(request: HttpRequest) -> HttpResponse:
-    """Run the connection check against the public URL only, and show each step."""
+    """Run the connection check against the public URL only, and show each step that was tried."""
     host = request.POST.get("host", "")
     findings: object = ()
     if request.method == "POST":
         with httpx2.Client(timeout=CHECK_TIMEOUT) as client:
-            findings = diagnose(settings.PDPP_PUBLIC_URL, client, host=host)
+            found = diagnose(settings.PDPP_PUBLIC_URL, client, host=host)
+        findings = [each for each in found if each.outcome != Outcome.SKIPPED]
     context = {
         "here": "connect",
         "url": settings.PDPP_PUBLIC_URL,

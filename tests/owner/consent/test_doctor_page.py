@@ -17,6 +17,8 @@ FINDING = Finding(
     change="Open the port.",
 )
 
+SKIPPED = Finding(step="tools", outcome=Outcome.SKIPPED, tried="List the tools", seen="Skipped")
+
 
 @pytest.fixture
 def walked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
@@ -25,7 +27,7 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
     def diagnose(url: str, client: httpx2.Client, *, host: str) -> list[Finding]:
         walked.append((url, host))
-        return [FINDING]
+        return [FINDING, SKIPPED]
 
     monkeypatch.setattr(connected_apps, "diagnose", diagnose)
     return walked
@@ -49,3 +51,4 @@ def test_connection_check_shows_the_failed_step_and_the_fix(
     assert "Ask /mcp without a token: fails" in told.text
     assert "Responsible: network. Open the port." in told.text
     assert "&lt;script&gt;" in told.html
+    assert "List the tools" not in told.text, "it needs a token, which no form asks for"
