@@ -410,3 +410,10 @@ def test_a_number_without_a_country_joins_when_the_owners_country_is_known(
     assert "National" in open_person(alice, "0170 1234567").text
     stored = eva.get("/v1/streams/texts/records/x8", "alice", connection_id="cin_phone").body
     assert "0170 1234567" in str(stored["data"])
+
+
+def test_an_import_is_not_proposed_while_people_are_collected(world: World, alice: Browser) -> None:
+    page = alice.open("/people")
+
+    assert "People are still being collected from your records." in page.text
+    assert "Nobody yet" not in page.text
