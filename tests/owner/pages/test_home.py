@@ -55,6 +55,13 @@ def test_it_counts_again_after_an_import_and_an_erasure(world: World, home: Brow
     )
 
 
+def test_records_of_one_day_have_one_date(world: World, home: Browser) -> None:
+    world.connect("cin_second", "account", "Second account")
+    world.put(("cin_second", "transactions", {"id": "s1", "date": "2026-10-20", "amount": 1}))
+
+    assert re.search(r"Second account Bank · 1 record 20 Oct 2026 \d+ days", home.open("/").text)
+
+
 @pytest.mark.parametrize("year", [9999, timezone.localdate().year + 2])
 def test_a_date_that_cannot_be_does_not_stretch_the_time(
     world: World, home: Browser, year: int

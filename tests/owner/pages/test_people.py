@@ -417,3 +417,9 @@ def test_an_import_is_not_proposed_while_people_are_collected(world: World, alic
 
     assert "People are still being collected from your records." in page.text
     assert "Nobody yet" not in page.text
+
+
+def test_records_of_one_day_are_not_from_that_day_to_that_day(world: World, alice: Browser) -> None:
+    sum(people_index.derive_people())
+
+    assert "1 record, on 5 March 2026" in open_person(alice, "jonas").text
