@@ -32,6 +32,7 @@ def record_page(alice: Browser, key: str = "m1") -> Page:
 def test_a_record_goes_from_its_own_page(world: World, alice: Browser) -> None:
     asked = alice.open(record_page(alice).link("Erase this record"))
     assert "Personal mail: Messages: m1 is erased permanently" in asked.text
+    assert "To be erased" in asked.text
     assert "“Lease signed” · Eva Lang · 10 January 2026" in asked.text
     assert "1 record" in asked.text
     assert "The ledger of disclosures stays verifiable" in asked.text
