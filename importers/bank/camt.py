@@ -1,5 +1,6 @@
-"""Import ISO 20022 statements, camt.053."""
+"""Import ISO 20022 statements, camt.053, and reports of the same entries, camt.052."""
 
+import re
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -32,6 +33,7 @@ _POSITION_DIGITS = 4
 _CLOSING_BALANCES = ("CLBD", "CLAV")
 _CODES = frozenset(("CdtDbtInd", "Sts", "BookgDt", "BkTxCd", "RvslInd"))
 """Elements of an entry that its fields have, or that say nothing to its owner."""
+_MESSAGES = re.compile(rb"BkToCstmr(Stmt|AcctRpt)\b")
 _DOMAIN_CODES = ("Cd", "Fmly/Cd", "Fmly/SubFmlyCd")
 _WRAPPERS = frozenset(
     ("NtryDtls", "TxDtls", "RltdPties", "Refs", "Pty", "Id", "Othr", "OrgId", "PrvtId", "Tp")
@@ -52,10 +54,10 @@ def _read_file(file: ExportFile) -> ExportItems:
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
     keys = ContentKeys("c_")
-    statements = list(root.iter("Stmt"))
+    statements = [*root.iter("Stmt"), *root.iter("Rpt")]
     for statement in statements:
         # A further page is a part of its statement; other statements may repeat its entries.
-        if _text(statement, "StmtPgntn/PgNb") in (None, "1"):
+        if _text(statement, "StmtPgntn/PgNb", "RptPgntn/PgNb") in (None, "1"):
             keys.start_group(statement)
         yield from _statement(file, statement, keys, size=file.size // len(statements))
 
@@ -198,8 +200,8 @@ CAMT = once_across_formats(
     Importer(
         claim=claim_each(
             lambda file: (
-                file.suffix in (".xml", ".camt", ".053", ".c53")
-                and b"BkToCstmrStmt" in file.head.replace(b"\0", b"")
+                file.suffix in (".xml", ".camt", ".052", ".053", ".c52", ".c53")
+                and _MESSAGES.search(file.head.replace(b"\0", b""))
             )
         ),
         read=read_each(_read_file),

@@ -141,6 +141,18 @@ def test_camt_in_utf_16_is_read(tmp_path: Path, charset: str) -> None:
     assert one("transactions", counterparty="Käse")["amount"] == -12.5
 
 
+def test_entries_of_a_camt_report_and_of_the_statement_after_it_are_one(tmp_path: Path) -> None:
+    statement = CAMT.format(version="08", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    report = statement.replace("BkToCstmrStmt", "BkToCstmrAcctRpt").replace("Stmt>", "Rpt>")
+    run(put(tmp_path / "report.xml", report))
+    found = bookings()
+    run(put(tmp_path / "statement.xml", statement))
+
+    assert [amount for _, amount, _ in found] == [Decimal("-12.5"), Decimal("12.5")]
+    assert bookings() == found
+    assert one("accounts")["balance"] == 87.5
+
+
 def test_camt_in_utf_16_with_a_document_type_is_refused(tmp_path: Path) -> None:
     text = CAMT.format(version="02", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
     text = text.replace("<Document", '<!DOCTYPE a [<!ENTITY b "c">]><Document', 1)
