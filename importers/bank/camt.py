@@ -88,7 +88,8 @@ def _identity(entry: ET.Element) -> list[str | None]:
     texts = [_text(entry, name) for name in names]
     if len((texts[-1] or "").lstrip("0")) <= _POSITION_DIGITS:
         texts[-1] = None
-    return texts if texts[0] else [*texts, _memo(entry), _text(entry, ".//EndToEndId")]
+    has_reference = texts[0] not in (None, "NONREF")
+    return texts if has_reference else [*texts, _memo(entry), _text(entry, ".//EndToEndId")]
 
 
 def _account_record(account: FoundAccount, statement: ET.Element) -> ParsedRecord:

@@ -153,6 +153,16 @@ def test_entries_of_a_camt_report_and_of_the_statement_after_it_are_one(tmp_path
     assert one("accounts")["balance"] == 87.5
 
 
+def test_entries_of_camt_without_a_reference_are_told_apart_by_their_text(tmp_path: Path) -> None:
+    text = CAMT.format(version="08", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    text = text.replace("<AcctSvcrRef>R1<", "<AcctSvcrRef>NONREF<")
+    run(put(tmp_path / "a.xml", text))
+    run(put(tmp_path / "b.xml", text.replace("Kauf", "Miete")))
+
+    memos = sorted(row["memo"] for row in records("transactions") if row["amount"] == -12.5)
+    assert memos == ["Kauf", "Miete"]
+
+
 def test_camt_in_utf_16_with_a_document_type_is_refused(tmp_path: Path) -> None:
     text = CAMT.format(version="02", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
     text = text.replace("<Document", '<!DOCTYPE a [<!ENTITY b "c">]><Document', 1)
