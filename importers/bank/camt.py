@@ -118,20 +118,20 @@ def _transaction(entry: ET.Element, *, key: str, account: str) -> ParsedItem:
     other = "Dbtr" if is_credit else "Cdtr"
     parties = f"NtryDtls/TxDtls/RltdPties/{other}"
     names = {*_texts(entry, f"{parties}/Pty/Nm"), *_texts(entry, f"{parties}/Nm")}
-    codes = next(entry.iter("BkTxCd"), ET.Element("BkTxCd"))
-    domain = "-".join(code for part in _DOMAIN_CODES for code in _texts(codes, f"Domn/{part}"))
+    codes = list(dict.fromkeys(_codes(entry)))
     is_batch = len(names) > 1  # of several people none is the other side
     fields = {
         "counterparty": None if is_batch else next(iter(names), None),
         "counterparty_account": None
         if is_batch
         else _text(entry, f"{parties}Acct/Id/IBAN", f"{parties}Acct/Id/Othr/Id"),
-        "kind": _text(codes, "Prtry/Cd") or domain or None,
+        "kind": codes[0] if codes else None,
         "reference": _text(entry, "AcctSvcrRef", ".//EndToEndId"),
         "memo": _memo(entry),
     }
-    kept = {"", *fields.values(), *_remittances(entry), f"{_text(entry, 'Amt')} {currency}"}
-    details = [each for each in (*_leaves(entry), ("BkTxCd", domain)) if each[1] not in kept]
+    kept = {*fields.values(), *_remittances(entry), f"{_text(entry, 'Amt')} {currency}"}
+    details = [each for each in _leaves(entry) if each[1] not in kept]
+    details += [("BkTxCd", code) for code in codes[1:]]
     if sum(len(name) + len(text) + 3 for name, text in details) > records.DETAILS_MAX_CHARS:
         item.add_issue(ReceiptCode.TEXT_CUT)
     record = records.transaction_record(
@@ -139,6 +139,14 @@ def _transaction(entry: ET.Element, *, key: str, account: str) -> ParsedItem:
     )
     item.records.append(record)
     return item
+
+
+def _codes(entry: ET.Element) -> Iterator[str]:
+    """Yield the bank's code and the code of ISO 20022 of an entry, then those of its transactions."""
+    for codes in entry.iter("BkTxCd"):
+        yield from _texts(codes, "Prtry/Cd")
+        if parts := [code for part in _DOMAIN_CODES for code in _texts(codes, f"Domn/{part}")]:
+            yield "-".join(parts)
 
 
 def _leaves(element: ET.Element, parent: str = "") -> Iterator[tuple[str, str]]:

@@ -477,6 +477,17 @@ def test_the_three_codes_of_a_camt_entry_are_kept(
     assert [line for line in (row["details"] or "").splitlines() if "BkTxCd" in line] == details
 
 
+def test_codes_of_each_transaction_of_a_camt_batch_are_kept(tmp_path: Path) -> None:
+    parts = "".join(
+        f"<TxDtls><BkTxCd><Prtry><Cd>{code}</Cd></Prtry></BkTxCd></TxDtls>" for code in ("X1", "X2")
+    )
+    text = CAMT.format(version="02", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    run(put(tmp_path / "a.xml", text.replace("</TxDtls>", f"</TxDtls>{parts}", 1)))
+
+    row = one("transactions", counterparty="Shop")
+    assert (row["kind"], row["details"]) == ("X1", "BkTxCd: X2")
+
+
 def test_long_texts_of_a_camt_batch_are_cut_with_a_receipt(tmp_path: Path) -> None:
     names = "".join(
         f"<TxDtls><RltdPties><Cdtr><Nm>{n:0200}</Nm></Cdtr></RltdPties></TxDtls>"
