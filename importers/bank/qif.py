@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
@@ -40,7 +41,6 @@ _LETTERS = frozenset("DTUCNPMALSE$%FX")
 """The lines of a record begin with one of these."""
 _TRANSACTION_TYPES = ("!type:bank", "!type:ccard", "!type:cash", "!type:oth a", "!type:oth l")
 
-_AMOUNT = re.compile(r"[-+]?[\d.,']*\d")
 _USED = frozenset("DTUPLNM")
 _NAMES = {"A": "Address", "C": "Cleared", "S": "Split", "E": "Split memo", "$": "Split amount",
           "%": "Split percent"}  # fmt: skip
@@ -106,7 +106,7 @@ def _parse(file: ExportFile) -> tuple[list[Transaction], list[tuple[int, str]], 
     found: list[Transaction] = []
     foreign: list[tuple[int, str]] = []
     text = decode(file.read(max_bytes=FILE_MAX_BYTES))
-    for number, written in enumerate(io.StringIO(text, newline=None), 1):
+    for number, written in enumerate(chain(io.StringIO(text, newline=None), "^"), 1):
         line = written.strip()
         is_end = line.startswith("^")
         letters = line.strip("^") if is_end else line[:1].upper()  # some records end with ^^
@@ -127,8 +127,6 @@ def _parse(file: ExportFile) -> tuple[list[Transaction], list[tuple[int, str]], 
             lines, first_line = [], number + 1
         elif line:
             lines.append((line[0].upper(), line[1:].strip()))
-    if has_transactions and not is_account and lines:
-        found.append((account, first_line, lines))
     return found, foreign, lists
 
 
@@ -138,7 +136,9 @@ def _is_account(lines: Lines) -> bool:
     The letter T is the kind of an account, and the amount of a booking.
     """
     fields = _first(lines)
-    return not lines or ("N" in fields and not _AMOUNT.fullmatch(fields.get("T", "")))
+    kind = fields.get("T") or fields.get("U", "")
+    is_amount = any(map(str.isdigit, kind)) and not any(map(str.isalpha, kind))
+    return not lines or ("N" in fields and not is_amount)
 
 
 def _first(lines: Lines) -> dict[str, str]:

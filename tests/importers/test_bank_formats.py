@@ -64,13 +64,13 @@ def test_bookings_in_a_list_of_qif_accounts_are_bookings(tmp_path: Path) -> None
     text = (
         "!Account\nNHome\nTOth L\nB0.00\n^\nD1/13/11\nN101\nPHome\nT500.00\n^\n"
         "NChecking\nTBank\n^\nD1/14/11\nMNo amount\n^\n"
-        "!Type:Bank\nD1/15/11\nT-1,000.00\n^\n"
+        "!Type:Bank\nD1/15/11\nT-1,000.00\n^\n!Account\nNHome\nTOth L\n^\nD1/16/11\nN102\nU$7.00\n"
     )
     run(put(tmp_path / "a.qif", text))
 
     assert account_names() == {"Home": None, "Checking": None}
     assert [(day, amount) for day, amount, _ in bookings()] == [
-        ("2011-01-13", Decimal(500)), ("2011-01-15", Decimal(-1000)),
+        ("2011-01-13", Decimal(500)), ("2011-01-15", Decimal(-1000)), ("2011-01-16", Decimal(7)),
     ]  # fmt: skip
     assert receipts() == {("bad_amount", "line 14")}
 
