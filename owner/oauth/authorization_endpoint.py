@@ -268,19 +268,11 @@ def _problem(
 def client_claims(registration: "Registration") -> dict[str, str]:
     """Return the client's unverified statements about itself, by metadata name."""
     names = (
-        "client_name",
-        "client_uri",
-        "policy_uri",
-        "tos_uri",
-        "software_id",
-        "software_version",
-    )
+        "client_name", "client_uri", "policy_uri", "tos_uri", "software_id", "software_version",
+    )  # fmt: skip
     metadata = registration.metadata
-    return {
-        name: metadata[name]
-        for name in names
-        if isinstance(metadata.get(name), str) and metadata[name]
-    }
+    given = {name: metadata.get(name) for name in names}
+    return {name: text for name, text in given.items() if isinstance(text, str) and text}
 
 
 def redirect_url(redirect_uri: str, parameters: Mapping[str, str | None], *, issuer: str) -> str:

@@ -30,7 +30,13 @@ from evidence.access.crypto import ACCESS_PREFIX, REFRESH_PREFIX, new_secret, ow
 from evidence.errors import ConnectionNotFound
 from evidence.models.owners import act_for
 from owner.oauth import requests, tokens
-from owner.oauth.responses import OFFLINE_SCOPE, SCOPE, is_registered, single_resource
+from owner.oauth.responses import (
+    COLLECT_SCOPE,
+    OFFLINE_SCOPE,
+    SCOPE,
+    is_registered,
+    single_resource,
+)
 
 
 class FreshAuthorizationRequired(errors.InvalidGrantError):
@@ -86,9 +92,9 @@ class RequestValidator(OAuth2Validator):
     def validate_scopes(
         self, client_id: str, scopes: Any, client: Any, request: Request, *args: Any, **kwargs: Any
     ) -> bool:
-        # The owner decides what may be read; unknown scopes are ignored.
+        # The owner decides what may be read; unknown scopes are ignored, but a collector reads nothing.
         request.scopes = [SCOPE, *([OFFLINE_SCOPE] if OFFLINE_SCOPE in (scopes or ()) else [])]
-        return True
+        return COLLECT_SCOPE not in (scopes or ())
 
     @override
     def get_default_scopes(self, *args: Any, **kwargs: Any) -> Any:

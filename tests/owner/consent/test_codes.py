@@ -189,12 +189,12 @@ def test_invalid_request_is_returned_to_the_client_and_described(asking: Asking)
         ("invalid_authorization_details", {"authorization_details": "[{}]"}),
         *(("invalid_request", {"code_challenge": challenge}) for challenge in challenges),
         ("invalid_target", {"resource": "https://elsewhere.example/mcp"}),
+        ("invalid_scope", {"scope": "pdpp:collect"}),
     ):
         answer = told(asking.ask(**wrong))
         assert (answer["error"], answer["state"], answer["iss"]) == (error, "xyz", ORIGIN), wrong
         assert answer["error_description"].endswith("."), wrong
-        if wrong.get("code_challenge"):
-            assert "code_challenge" in answer["error_description"]
+        assert not wrong.get("code_challenge") or "code_challenge" in answer["error_description"]
 
 
 def test_unregistered_redirect_uri_gets_no_redirect(asking: Asking) -> None:
