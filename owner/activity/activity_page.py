@@ -343,9 +343,10 @@ def _records(gate: Gate, digests: Sequence[bytes]) -> tuple[list[RecordSummary],
 
 def _line(entry: DisclosureEntry, names: Names) -> dict[str, Any]:
     """Return one answer: its streams with the fields that it showed, without values."""
+    surface, _, kind = entry.route.partition(" ")
     return {
         "at": entry.at,
-        "route": entry.route,
+        "route": f"{kind} page" if surface == "admin" else entry.route,
         "records": entry.record_count,
         # The number of records behind a number that it showed, such as a sum.
         "counted": entry.counted,
@@ -468,11 +469,7 @@ def app_activities(readings: Sequence[Reading], names: Names) -> list[dict[str, 
 
 def _reading_line(reading: Reading, names: Names) -> dict[str, Any]:
     """Return one reading in words."""
-    query = {
-        "client": reading.client_id,
-        "since": reading.first.isoformat(),
-        "until": reading.last.isoformat(),
-    }
+    since, until = reading.first.isoformat(), reading.last.isoformat()
     places = sorted({connection_id for connection_id, _ in reading.places})
     return {
         "amounts": amounts(reading, names),
@@ -480,7 +477,7 @@ def _reading_line(reading: Reading, names: Names) -> dict[str, Any]:
         "looked_at": [names.connection(each) for each in places],
         "period": period(reading),
         "calls": calls(reading),
-        "url": link("activity-reading", **query),
+        "url": link("activity-reading", client=reading.client_id, since=since, until=until),
     }
 
 

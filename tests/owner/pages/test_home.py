@@ -208,6 +208,8 @@ def test_home_shows_today_and_this_day_in_earlier_years(
     assert {
         each.route for each in read_disclosures(disclosures_of_record(PERSONAL, "messages", "t4"))
     } == {"admin home"}
+    [to] = [to for _, to in home.open("/activity?client=you").links if "/activity/reading" in to]
+    assert "home page · 4 records" in home.open(to).text
 
 
 def test_demo_data_alone_is_named_and_needs_no_backup(world: World, home: Browser) -> None:
