@@ -34,12 +34,14 @@ from evidence.search.semantic import HYBRID, SEMANTIC, semantic_scope
 def search(gate: Gate, request: SearchRequest) -> SearchResult:
     """Return one page of hits. Raises InvalidRequest naming the invalid parameter."""
     visible = _filtered_streams(gate, request)
-    query = _parse_query(request, visible)
+    asked = _parse_query(request, visible)
     if request.mode == SEMANTIC:
         # Semantic search looks up no words, so a stale index does not matter.
-        return semantic.search(query, semantic_scope(visible), request)
+        return semantic.search(asked, semantic_scope(visible), request)
+    query = without_stop_words(asked, languages=query_languages(visible))
     if request.mode == HYBRID:
-        result = hybrid.search(query, visible, semantic_scope(visible), request)
+        question = semantic.plain_words(asked, quoted=False)
+        result = hybrid.search(query, question, visible, semantic_scope(visible), request)
     else:
         result = lexical.search(query, visible, request)
     return replace(result, asked=query, reindexing=list(_stale_streams(visible)))
@@ -137,12 +139,11 @@ def _requested_streams(gate: Gate, request: SearchRequest) -> Sequence[VisibleRe
 
 
 def _parse_query(request: SearchRequest, visible: Sequence[VisibleRecords]) -> Query:
-    """Return the query without stop words; only granted searchable fields count as field names."""
+    """Return the query; only granted searchable fields count as field names."""
     names = frozenset(name for stream in visible for name in searchable_fields(stream))
     try:
-        query = parse(request.q, fields=names, exact=request.exact)
+        return parse(request.q, fields=names, exact=request.exact)
     except QueryError as error:
         raise InvalidRequest(
             message=error.message, param="q", position=error.position, reason=error.code
         ) from error
-    return without_stop_words(query, languages=query_languages(visible))

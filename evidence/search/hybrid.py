@@ -74,15 +74,15 @@ class HybridProgress:
 
 def search(
     query: Query,
+    question: str | None,
     visible: Sequence[VisibleRecords],
     scope: SemanticSearchScope,
     request: SearchRequest,
 ) -> SearchResult:
-    """Return one page of hits. A query with operators uses the lexical ranking only.
+    """Return one page of hits. A query with operators is no question, and uses the lexical ranking only.
 
     Otherwise runs five queries after authentication, plus the additional ones of lexical search.
     """
-    question = semantic.plain_words(query, quoted=False)
     if request.newest_first:
         raise InvalidRequest(message="sort requires lexical search; omit mode.", param="sort")
     if question is None:

@@ -1,5 +1,6 @@
 """Test semantic and hybrid search."""
 
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from pytest_django.fixtures import Settings
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
+from evidence.search.embedding import configured_embedder
 from tests.scenarios import scenario
 from tests.world import CHAT, PERSONAL, WORK, World, mail
 
@@ -54,6 +56,17 @@ def test_semantic_search_finds_records_without_the_query_words(embedded: World) 
     assert keys(embedded, q=asked) == []
     assert keys(embedded, q=asked, mode="semantic")[0] == "rent"
     assert keys(embedded, q=asked, mode="hybrid")[0] == "rent"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_model_reads_the_whole_question(
+    embedded: World, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    put(embedded, rent="The monthly rent is 900 euros.")
+    no_meaning: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * 256)
+    monkeypatch.setattr(configured_embedder(), "embed_query", no_meaning.__getitem__)
+    found(embedded, q=QUESTION, mode=mode)
+    assert set(no_meaning) == {QUESTION}
 
 
 def test_semantic_and_hybrid_routes_equal_the_modes(embedded: World) -> None:
