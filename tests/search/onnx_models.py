@@ -9,6 +9,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from evidence.search.embedding import TRANSLATIONS
+
 SUBJECTS = (
     ("rent", "monthly", "apartment", "dwelling", "expensive", "lease", "deposit", "flat"),
     ("dentist", "tooth", "crown"),
@@ -29,16 +31,34 @@ def write_model(
     start: float = 0.0,
     **settings: Any,
 ) -> Path:
-    """Write a model, its tokenizer and JSON files: `prompts`, `pooling` and `max_tokens`."""
+    """Write a model, its tokenizer and JSON files: `prompts`, `pooling` and `max_tokens`.
+
+    With `languages`, vectors depend mostly on the language, and `rent-2` is the word for rent in the third.
+    """
     path = directory / file
     path.parent.mkdir(parents=True, exist_ok=True)
     words = [START, UNKNOWN, *(word for subject in SUBJECTS for word in subject)]
+    spoken = {
+        word: (number, subject)
+        for number, texts in enumerate(zip(*TRANSLATIONS, strict=True))
+        for subject, saying in (
+            (0, f"rent-{number}"),
+            (2, f"cat-{number}"),
+            (None, " ".join(texts)),
+        )
+        for word in saying.lower().split()
+    }
+    words += spoken if settings.get("languages") else ()
     vocabulary = {word: number for number, word in enumerate(words)}
     vectors = np.zeros((len(words), dimension), "float32")
     vectors[0, dimension - 1] = start
     for number, subject in enumerate(SUBJECTS):
         for place, word in enumerate(subject):
             vectors[vocabulary[word], number] = 1 - place / 100
+    for word in spoken.keys() & vocabulary.keys():
+        number, of_subject = spoken[word]
+        vectors[vocabulary[word], [-2 - number]] = 2
+        vectors[vocabulary[word], [] if of_subject is None else [of_subject]] = 1
     onnx.save(_graph(vectors, pooled=pooled), path)
     _tokenizer(vocabulary).save(str(directory / "tokenizer.json"))
     if "prompts" in settings:

@@ -69,6 +69,15 @@ def test_similar_meanings_are_above_the_floor(load: Callable[..., Embedder]) -> 
     assert similarity(asked, rent) > model.floor
 
 
+def test_texts_of_one_meaning_are_nearer_than_those_of_one_language(
+    load: Callable[..., Embedder],
+) -> None:
+    model = load(dimension=128, languages=True)
+    in_french, of_cats = model.embed(["rent-2", "cat-0"])
+    asked = model.embed_query("rent-0")
+    assert similarity(asked, in_french) > 2 * similarity(asked, of_cats)
+
+
 def test_prompts_of_the_model_precede_queries_and_passages(load: Callable[..., Embedder]) -> None:
     model = load(prompts=E5_PROMPTS)
     query, (passage,) = model.embed_query("rent"), model.embed(["rent"])
