@@ -28,9 +28,12 @@ from evidence.search.semantic import SemanticSearchScope
 
 RANK_CONSTANT: Final = 10
 """Added to each rank, so that the first ranks do not decide alone."""
-LEXICAL_WEIGHT: Final = 3
-"""Matching words weigh so many times as much as similar meaning."""
-MILLIONTHS: Final = 1_000_000
+MEANING: Final = 1_000_000
+ALL_WORDS: Final = 3 * MEANING
+SOME_WORDS: Final = MEANING
+FEW_WORDS: Final = MEANING // 2
+"""Weights of similar meaning, of records with all words and, where none has all, of those with the most of
+them: less if none of these stands out."""
 
 FusedKey = TypeVar("FusedKey", bound=tuple[str, ...])
 
@@ -39,6 +42,7 @@ def fuse_rankings(
     lexical: Sequence[FusedKey],
     semantic: Sequence[FusedKey],
     *,
+    weight: int = ALL_WORDS,
     clear_winner: bool = False,
 ) -> list[tuple[FusedKey, int]]:
     """Return the keys of both rankings with their points, best first; ties in key order.
@@ -46,11 +50,11 @@ def fuse_rankings(
     The first lexical key counts twice if it is a ``clear_winner``, and then stays first.
     """
     points: dict[FusedKey, int] = {}
-    for ranking, weight in ((lexical, LEXICAL_WEIGHT), (semantic, 1)):
+    for ranking, first_points in ((lexical, weight), (semantic, MEANING)):
         for rank, key in enumerate(ranking, 1):
-            points[key] = points.get(key, 0) + weight * MILLIONTHS // (RANK_CONSTANT + rank)
+            points[key] = points.get(key, 0) + first_points // (RANK_CONSTANT + rank)
     if clear_winner:
-        points[lexical[0]] += LEXICAL_WEIGHT * MILLIONTHS // (RANK_CONSTANT + 1)
+        points[lexical[0]] += weight // (RANK_CONSTANT + 1)
     return sorted(points.items(), key=lambda item: (-item[1], item[0]))
 
 
@@ -118,8 +122,11 @@ def _fused_page(
     by_words = {hit.key: hit for hit in lexical_result.hits}
     by_meaning = {passage[2:5]: passage for passage in passages}
     clear_winner = has_clear_winner(lexical_result.hits)
-    rankings = list(by_words), list(by_meaning)
-    fused = fuse_rankings(*rankings, clear_winner=clear_winner)
+    weight = SOME_WORDS if clear_winner else FEW_WORDS
+    weight = ALL_WORDS if lexical_result.any_word is None else weight
+    fused = fuse_rankings(
+        list(by_words), list(by_meaning), weight=weight, clear_winner=clear_winner
+    )
     order = [(key, points) for key, points in fused if _hit_digest(key) not in before.shown]
     page_keys = order[: request.limit]
     semantic_only = [by_meaning[key] for key, _ in page_keys if key not in by_words]

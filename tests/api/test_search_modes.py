@@ -69,6 +69,19 @@ def test_model_reads_the_whole_question(
     assert set(no_meaning) == {QUESTION}
 
 
+def test_meaning_ranks_before_records_with_few_of_the_words(embedded: World) -> None:
+    others = " ".join(f"other{number}" for number in range(40))
+    put(
+        embedded,
+        rent="The monthly rent of the apartment is 900 euros.",
+        one=f"A train {others}",
+        two=f"The train {others}",
+    )
+    hits = keys(embedded, q="dwelling expensive train", mode="hybrid")
+    assert hits[0] == "rent"
+    assert {"one", "two"} < set(hits)
+
+
 def test_semantic_and_hybrid_routes_equal_the_modes(embedded: World) -> None:
     for mode in MODES:
         by_route = embedded.get(f"{SEARCH}/{mode}", q=QUESTION).body
