@@ -35,10 +35,10 @@ _TEXT_LINES = re.compile(r"^:(?:86|NS):.*(?:\n(?![:{-]).*)*", re.MULTILINE)
 _NOTE = re.compile(r"^:86:(?!/SUM/|D\d{6}C\d{6})(.+)", re.MULTILINE)
 """A text of the statement, but for the sums of its bookings."""
 _ACCOUNT = re.compile(r"^:25P?:(.*)$", re.MULTILINE)
-_BALANCE = re.compile(r"^:62F:([CD])(\d{6})([A-Z]{3})([\d,]+)", re.MULTILINE)
+_BALANCE = re.compile(r"^:62F:([CD])(\d{6})([A-Z]{3})([\d,.]+)", re.MULTILINE)
 _OPENING = re.compile(r"^:60[FM]:[CD]\d{6}([A-Z]{3})", re.MULTILINE)
 _ENTRY = re.compile(
-    r"(?P<value>\d{6})(?P<entry>\d{4}| {4})?(?P<mark>[RE]?[CD])[A-Z]?\s?(?P<amount>[\d,]*)"
+    r"(?P<value>\d{6})(?P<entry>\d{4}| {4})?(?P<mark>[RE]?[CD])[A-Z]?\s?(?P<amount>[\d,.]*)"
     r"(?P<type>[A-Z][A-Z0-9 ]{3})?(?P<reference>[^\n]*)(?P<details>.*)",
     re.DOTALL,
 )
@@ -140,7 +140,7 @@ def _identity(booking: str) -> Iterator[str]:
 def _account_record(account: FoundAccount, text: str, bank: str) -> Any:
     opening, closing = _OPENING.search(text), _BALANCE.search(text)
     fields: dict[str, Any] = {"currency": opening[1] if opening else None, "bank": bank or None}
-    if closing and (amount := amounts.parse_amount(closing[4], decimal_separator=",")) is not None:
+    if closing and (amount := _parse_amount(closing[4])) is not None:
         fields["balance"] = float(-amount if closing[1] == "D" else amount)
         day = _day(closing[2])
         fields["balance_on"] = day.isoformat() if day else None
@@ -220,10 +220,15 @@ def _signed_amount(entry: re.Match[str], currency: str | None) -> Decimal:
     if (sign := _SIGNS.get(entry["mark"])) is None:
         raise UnreadableError(ReceiptCode.NOT_BOOKED, detail=f"expected ({entry['mark']})")
     written = entry["amount"].rstrip(",")
-    amount = amounts.parse_amount(written, decimal_separator=",")
+    amount = _parse_amount(written)
     if amount is None or not amounts.fits_currency(amount, currency):
         raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=written[:40] or "no amount")
     return amount * sign
+
+
+def _parse_amount(written: str) -> Decimal | None:
+    """Return the amount, which a few banks write with a point in place of the comma."""
+    return amounts.parse_amount(written, decimal_separator="," if "," in written else ".")
 
 
 def _texts(tags: dict[str, str]) -> tuple[dict[str, str | None], list[tuple[str, str]]]:

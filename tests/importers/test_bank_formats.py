@@ -429,6 +429,16 @@ def test_other_text_behind_the_last_balance_of_mt940_has_a_receipt(tmp_path: Pat
     assert receipt.detail == "text of the statement: Interest rises in May"
 
 
+def test_mt940_with_a_decimal_point_is_read(tmp_path: Path) -> None:
+    path = mt940_file(tmp_path / "a.sta", ":61:2601130113DR52.58NTRFITM1\n:86:a", currency="GBP")
+    path.write_text(path.read_text().replace("20,00", "1020.55"))
+    run(path)
+
+    row = one("transactions")
+    assert (row["amount"], row["details"]) == (-52.58, "Type: NTRF")
+    assert one("accounts")["balance"] == 1020.55
+
+
 def test_every_text_of_a_camt_batch_is_kept(tmp_path: Path) -> None:
     parts = "".join(
         f"<TxDtls><Refs><EndToEndId>E{n}</EndToEndId></Refs><Amt Ccy='EUR'>{n}.50</Amt><RltdPties><Cdtr>"
