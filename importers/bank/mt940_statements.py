@@ -27,6 +27,7 @@ FIELD_CHARS = 27
 """A field of :86: that is shorter ends with a word, and so does one before a mark such as SVWZ+."""
 _SUFFIXES = (".sta", ".mt940", ".940", ".swi", ".mt9", ".mta")
 _STATEMENT = re.compile(r"^(?:\{4:\s*)?:20:", re.MULTILINE)
+_CONTROL = re.compile(r"[\0-\x08\x0e-\x1f]")
 _BOOKING = re.compile(r"^:61:", re.MULTILINE)
 _END = re.compile(r"^(?::6[25][FM]?:|:64:|-\}?\s*$)", re.MULTILINE)
 _FOREIGN = re.compile(r"^(?![:{]|-\}?\s*$).*[;,\t|<!^].*$", re.MULTILINE)
@@ -78,6 +79,7 @@ def _decode(content: bytes) -> str:
 
 def _read_file(file: ExportFile) -> ExportItems:
     text = _decode(file.read(max_bytes=FILE_MAX_BYTES)).replace("\r\n", "\n").replace("\r", "\n")
+    text = _CONTROL.sub("", text)
     starts = [match.start() for match in _STATEMENT.finditer(text)]
     if not starts:
         raise UnreadableError(ReceiptCode.MALFORMED)

@@ -439,6 +439,15 @@ def test_mt940_with_a_decimal_point_is_read(tmp_path: Path) -> None:
     assert one("accounts")["balance"] == 1020.55
 
 
+def test_statement_of_mt940_behind_a_control_character_has_its_account(tmp_path: Path) -> None:
+    entry = ":61:2601130113D1,00N001NONREF\n:86:a"
+    first = mt940_file(tmp_path / "a.sta", entry).read_text()
+    second = mt940_file(tmp_path / "b.sta", entry, account="25106000760000888888888888").read_text()
+    run(put(tmp_path / "both" / "a.sta", f"{first}\x1a{second}"))
+
+    assert len({row["account_id"] for row in records("transactions")}) == 2
+
+
 def test_every_text_of_a_camt_batch_is_kept(tmp_path: Path) -> None:
     parts = "".join(
         f"<TxDtls><Refs><EndToEndId>E{n}</EndToEndId></Refs><Amt Ccy='EUR'>{n}.50</Amt><RltdPties><Cdtr>"
