@@ -28,13 +28,14 @@ FIELD_CHARS = 27
 _SUFFIXES = (".sta", ".mt940", ".940", ".swi", ".mt9", ".mta")
 _STATEMENT = re.compile(r"^(?:\{4:\s*)?:20:", re.MULTILINE)
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1f]")
-_BOOKING = re.compile(r"^:61:", re.MULTILINE)
-_END = re.compile(r"^(?::6[25][FM]?:|:64:|-\}?\s*$)", re.MULTILINE)
+_FIELD = re.compile(r"^:(61|6[25][FM]?|64|86|NS|90[CD]) ?:", re.MULTILINE)
+"""The bookings and what follows them; a text may have lines such as :08 Karten."""
+_HEADER = re.compile(r"^(?:\{4:\s*)?:(?:13D?|2[015]P?|28C?|34F|60[FM]?):.*", re.MULTILINE)
+_END = re.compile(r"^ ?-(?:[^\w\s]|å|XXX)?(?:\s*$|\{)", re.MULTILINE)
+"""The line -} or -, also with the brace as a letter of an old charset."""
 _FOREIGN = re.compile(r"^(?![:{]|-\}?\s*$).*[;,\t|<!^].*$", re.MULTILINE)
 """A line outside of a statement that has the signs of another format."""
-_TEXT_LINES = re.compile(r"^:(?:86|NS):.*(?:\n(?![:{-]).*)*", re.MULTILINE)
-_NOTE = re.compile(r"^:86:(?!/SUM/|D\d{6}C\d{6})(.+)", re.MULTILINE)
-"""A text of the statement, but for the sums of its bookings."""
+_SUMS = re.compile(r"/SUM/|D\d{6}C\d{6}")
 _ACCOUNT = re.compile(r"^:25P?:(.*)$", re.MULTILINE)
 _BALANCE = re.compile(r"^:62F:([CD])(\d{6})([A-Z]{3})([\d,.]+)", re.MULTILINE)
 _OPENING = re.compile(r"^:60[FM]:[CD]\d{6}([A-Z]{3})", re.MULTILINE)
@@ -43,7 +44,7 @@ _ENTRY = re.compile(
     r"(?P<type>[A-Z][A-Z0-9 ]{3})?(?P<reference>[^\n]*)(?P<details>.*)",
     re.DOTALL,
 )
-_TAG = re.compile(r"^:(86|NS):", re.MULTILINE)
+_TAG = re.compile(r"^:(86|NS) ?:", re.MULTILINE)
 _FIELDS = re.compile(r"(\d{3})([^\w\s.,-])(?=\d\d)")
 """The code of a booking and the sign before each of its fields, as German banks write them."""
 _PURPOSE = (*range(20, 30), *range(60, 64))
@@ -106,28 +107,45 @@ def _statement(name: str, text: str, place: tuple[int, int], keys: ContentKeys) 
     bank, _, rest = written.rpartition("/")
     account = format_account(bank, rest.strip(), currency)
     yield ExportItem(name, "", size, partial(ParsedItem, [_account_record(account, text, bank)]))
-    header, *blocks = _BOOKING.split(text)
-    position = line + header.count("\n")
-    for block in blocks:
-        end = _END.search(block)
-        booking = block[: end.start()] if end else block
+    starts = [match.start() for match in _FIELD.finditer(text)]
+    end = _END.search(text, starts[-1] if starts else 0)
+    header, *fields = _FIELD.split(text[: end.start()] if end else text)
+    texts, bookings = [(line, header)], list[tuple[int, str]]()
+    line, is_booking = line + header.count("\n"), False
+    for tag, content in zip(fields[::2], fields[1::2], strict=True):
+        is_text = tag in ("86", "NS")
+        if is_text and is_booking:
+            bookings[-1] = (bookings[-1][0], f"{bookings[-1][1]}:{tag}:{content}")
+        elif is_text:
+            texts.append((line, content))
+        elif is_booking := tag == "61":
+            bookings.append((line, content))
+        else:
+            texts.append((line, "\n" + content.partition("\n")[2]))
+        line += content.count("\n")
+    for position, booking in bookings:
         key = keys.key(account.key, *_identity(f":61:{booking}"))
         parse = partial(_transaction, booking, key, account=account.key, currency=currency)
         yield ExportItem(name, f"line {position:,}", 0, parse)
-        if end:
-            line = position + block.count("\n", 0, end.start())
-            yield from _foreign_text(name, block[end.start() :], line)
-        position += block.count("\n")
-    if closing := _BALANCE.search(text):
-        for note in _NOTE.finditer(text, closing.end()):
-            location = f"line {place[0] + text.count(chr(10), 0, note.start()):,}"
-            detail = f"text of the statement: {note[1][:60]}"
-            yield issue_item(name, location, ReceiptCode.PARTLY_IMPORTED, detail)
+    yield from _other_texts(name, texts)
+    yield from _foreign_text(name, text[end.start() :] if end else "", line)
+
+
+def _other_texts(name: str, texts: Iterable[tuple[int, str]]) -> ExportItems:
+    """Yield a receipt for the texts that belong to no booking, but for the sums of the bookings."""
+    found = [(line, _HEADER.sub("", text)) for line, text in texts if not _SUMS.match(text)]
+    found = [each for each in found if each[1].strip()]
+    if found:
+        line, text = found[0]
+        line += text[: -len(text.lstrip())].count("\n")
+        quoted = " | ".join(" ".join(text.split()) for _, text in found)[:200]
+        detail = f"text of the statement: {quoted}"
+        yield issue_item(name, f"line {line:,}", ReceiptCode.PARTLY_IMPORTED, detail)
 
 
 def _foreign_text(name: str, text: str, line: int) -> ExportItems:
-    """Yield a receipt for text that is in no statement; lines of :86: and :NS: are in one."""
-    found = _FOREIGN.search(_TEXT_LINES.sub("", text))
+    """Yield a receipt for text that is in no statement."""
+    found = _FOREIGN.search(text)
     if found:
         yield issue_item(
             name, f"line {line:,}", ReceiptCode.MALFORMED, f"beside the statement: {found[0][:40]}"

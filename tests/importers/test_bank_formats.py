@@ -429,6 +429,38 @@ def test_other_text_behind_the_last_balance_of_mt940_has_a_receipt(tmp_path: Pat
     assert receipt.detail == "text of the statement: Interest rises in May"
 
 
+@pytest.mark.parametrize(
+    ("header", "ending", "place", "text"),
+    [
+        ("", ":62M:C260131EUR9,00\n:86:Interest rises", "line 7", "Interest rises"),
+        ("", ":62F:C260131EUR9,00\nInterest rises\nin May\n-", "line 7", "Interest rises in May"),
+        ("", ":64:C260131EUR9,00\n:86:Call us\n:86:soon\n-}", "line 7", "Call us | soon"),
+        ("\n:86:Your IBAN\n:86:is new", ":62F:C260131EUR9,00", "line 4", "Your IBAN | is new"),
+        ("\n:NS:22Ada Jansen\n23Giro", ":62F:C260131EUR9,00", "line 4", "22Ada Jansen 23Giro"),
+        ("\nYour IBAN is new", ":62F:C260131EUR9,00", "line 4", "Your IBAN is new"),
+    ],
+)
+def test_every_text_of_mt940_beside_its_bookings_has_a_receipt(
+    tmp_path: Path, header: str, ending: str, place: str, text: str
+) -> None:
+    statement = (
+        f":20:S\n:25:NL69INGB0123456789EUR\n:60F:C260101EUR10,00{header}\n"
+        f":61:2601130113D1,00N001NONREF\n:86:a\n{ending}\n"
+    )
+    run(put(tmp_path / "a.sta", statement))
+
+    assert one("transactions")["memo"] == "a"
+    (receipt,) = ImportReceipt.unscoped.all()
+    assert (receipt.code, receipt.place) == ("partly_imported", place)
+    assert receipt.detail == f"text of the statement: {text}"
+
+
+def test_line_with_a_hyphen_alone_belongs_to_the_text_of_mt940(tmp_path: Path) -> None:
+    run(mt940_file(tmp_path / "a.sta", ":61:2601130113D1,00N001NONREF\n:86:Rent\n-\nMay"))
+
+    assert one("transactions")["memo"] == "Rent - May"
+
+
 def test_mt940_with_a_decimal_point_is_read(tmp_path: Path) -> None:
     path = mt940_file(tmp_path / "a.sta", ":61:2601130113DR52.58NTRFITM1\n:86:a", currency="GBP")
     path.write_text(path.read_text().replace("20,00", "1020.55"))
