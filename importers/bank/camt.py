@@ -209,7 +209,7 @@ CAMT = once_across_formats(
     Importer(
         claim=claim_each(
             lambda file: (
-                file.suffix in (".xml", ".camt", ".052", ".053", ".c52", ".c53")
+                file.suffix in (".xml", ".camt", ".052", ".053", ".c52", ".c53", ".txt", "")
                 and _MESSAGES.search(file.head.replace(b"\0", b""))
             )
         ),

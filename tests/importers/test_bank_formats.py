@@ -163,6 +163,13 @@ def test_entries_of_camt_without_a_reference_are_told_apart_by_their_text(tmp_pa
     assert memos == ["Kauf", "Miete"]
 
 
+@pytest.mark.parametrize("name", ["statement.txt", "camt053"])
+def test_camt_is_recognized_without_its_suffix(tmp_path: Path, name: str) -> None:
+    run(put(tmp_path / name, CAMT.format(version="02", booked="BOOK", pending="PDNG", name="")))
+
+    assert len(bookings()) == 2
+
+
 def test_camt_in_utf_16_with_a_document_type_is_refused(tmp_path: Path) -> None:
     text = CAMT.format(version="02", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
     text = text.replace("<Document", '<!DOCTYPE a [<!ENTITY b "c">]><Document', 1)
