@@ -33,7 +33,7 @@ _POSITION_DIGITS = 4
 _CLOSING_BALANCES = ("CLBD", "CLAV")
 _CODES = frozenset(("CdtDbtInd", "Sts", "BookgDt", "BkTxCd", "RvslInd"))
 """Elements of an entry that its fields have, or that say nothing to its owner."""
-_MESSAGES = re.compile(rb"BkToCstmr(Stmt|AcctRpt)\b")
+_MESSAGES = re.compile(rb"BkToCstmr(Stmt|AcctRpt|DbtCdtNtfctn)\b")
 _DOMAIN_CODES = ("Cd", "Fmly/Cd", "Fmly/SubFmlyCd")
 _WRAPPERS = frozenset(
     ("NtryDtls", "TxDtls", "RltdPties", "Refs", "Pty", "Id", "Othr", "OrgId", "PrvtId", "Tp")
@@ -53,6 +53,10 @@ def _read_file(file: ExportFile) -> ExportItems:
         raise UnreadableError(ReceiptCode.DAMAGED, detail=str(error)[:80]) from error
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
+    if root.find(".//Ntfctn") is not None:
+        # Its entries often lack the reference that they have in a statement, so they would be two.
+        detail = "camt.054, a notification: camt.053 and camt.052 have its bookings"
+        raise UnreadableError(ReceiptCode.NOT_SUPPORTED, detail=detail)
     keys = ContentKeys("c_")
     statements = [*root.iter("Stmt"), *root.iter("Rpt")]
     for statement in statements:

@@ -178,6 +178,17 @@ def test_camt_in_utf_16_with_a_document_type_is_refused(tmp_path: Path) -> None:
     assert receipts() == {("malformed", "statement.xml")}
 
 
+def test_notification_of_camt_is_refused_by_its_name(tmp_path: Path) -> None:
+    statement = CAMT.format(version="08", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    text = statement.replace("BkToCstmrStmt", "BkToCstmrDbtCdtNtfctn").replace("Stmt>", "Ntfctn>")
+    run(put(tmp_path / "notification.xml", text))
+
+    assert records("transactions") == []
+    assert [(row.code, row.detail) for row in ImportReceipt.unscoped.all()] == [
+        ("not_supported", "camt.054, a notification: camt.053 and camt.052 have its bookings")
+    ]
+
+
 MT940 = """:20:STARTUMS
 :25:20050550/DE89370400440532013000
 :28C:1/1
