@@ -30,8 +30,10 @@ FILE_MAX_BYTES = 16 * 1024 * 1024
 _NOT_BOOKED = ("PDNG", "INFO", "FUTR")
 _POSITION_DIGITS = 4
 """A shorter reference of an entry (NtryRef) is its position in one statement."""
-_CLOSING_BALANCES = ("CLBD", "CLAV")
-_CODES = frozenset(("CdtDbtInd", "Sts", "BookgDt", "BkTxCd", "RvslInd"))
+_LAST_BALANCES = ("CLBD", "CLAV", "ITBD", "ITAV")
+"""The balances at the end of a statement, then those in the middle of the day of a report."""
+_TEXTS = ("AddtlStmtInf", "AddtlRptInf", "Intrst")
+_CODES = frozenset(("CdtDbtInd", "Sts", "BkTxCd", "RvslInd"))
 """Elements of an entry that its fields have, or that say nothing to its owner."""
 _MESSAGES = re.compile(rb"BkToCstmr(Stmt|AcctRpt|DbtCdtNtfctn)\b")
 _DOMAIN_CODES = ("Cd", "Fmly/Cd", "Fmly/SubFmlyCd")
@@ -74,8 +76,18 @@ def _statement(
         yield issue_item(file.name, "", ReceiptCode.NO_IDENTITY, "account", size=size)
         return
     account = number_account(number)
-    record = _account_record(account, statement)
+    balance = _last_balance(statement)
+    record = _account_record(account, statement, balance)
     yield ExportItem(file.name, "", size, partial(ParsedItem, [record]))
+    if balance is not None and record.data["balance"] is None:
+        detail = f"balance {_text(balance, 'Amt')}"
+        yield issue_item(file.name, "", ReceiptCode.BAD_AMOUNT, detail)
+    texts = (
+        text for name in _TEXTS for part in statement.findall(name) for text in part.itertext()
+    )
+    if text := " ".join(" ".join(texts).split())[:200]:
+        detail = f"text of the statement: {text}"
+        yield issue_item(file.name, "", ReceiptCode.PARTLY_IMPORTED, detail)
     for position, entry in enumerate(statement.iter("Ntry"), 1):
         status = _text(entry, "Sts/Cd", "Sts") or "BOOK"
         if status in _NOT_BOOKED:  # it has no key: equal ones are numbered
@@ -96,18 +108,24 @@ def _identity(entry: ET.Element) -> list[str | None]:
     return texts if has_reference else [*texts, _memo(entry), _text(entry, ".//EndToEndId")]
 
 
-def _account_record(account: FoundAccount, statement: ET.Element) -> ParsedRecord:
+def _last_balance(statement: ET.Element) -> ET.Element | None:
+    found = {_text(each, "Tp/CdOrPrtry/Cd"): each for each in reversed([*statement.iter("Bal")])}
+    return next((found[code] for code in _LAST_BALANCES if code in found), None)
+
+
+def _account_record(
+    account: FoundAccount, statement: ET.Element, balance: ET.Element | None
+) -> ParsedRecord:
     fields: dict[str, Any] = {
         "bank": _text(statement, "Acct/Svcr/FinInstnId/Nm", "Acct/Svcr/FinInstnId/BICFI",
                       "Acct/Svcr/FinInstnId/BIC"),
         "currency": _text(statement, "Acct/Ccy"),
     }  # fmt: skip
-    for balance in statement.iter("Bal"):
-        if _text(balance, "Tp/CdOrPrtry/Cd") in _CLOSING_BALANCES and "balance" not in fields:
-            amount, on = _amount(balance), _date(balance, "Dt")
-            fields["balance"] = None if amount is None else float(amount)
-            fields["balance_on"] = on.isoformat() if on else None
-            fields["currency"] = fields["currency"] or _currency(balance)
+    if balance is not None:
+        amount, on = _amount(balance), _date(balance, "Dt")
+        fields["balance"] = None if amount is None else float(amount)
+        fields["balance_on"] = on.isoformat() if on else None
+        fields["currency"] = fields["currency"] or _currency(balance)
     return records.account_record(account.key, name=account.name, **fields)
 
 
@@ -160,7 +178,7 @@ def _leaves(element: ET.Element, parent: str = "") -> Iterator[tuple[str, str]]:
         text = " ".join(filter(None, ((child.text or "").strip(), child.get("Ccy"))))
         if child.tag in _CODES:
             continue
-        if text and len(child) == 0:
+        if text and len(child) == 0 and name != "BookgDt Dt":
             yield name, text
         yield from _leaves(child, name)
 

@@ -189,6 +189,58 @@ def test_notification_of_camt_is_refused_by_its_name(tmp_path: Path) -> None:
     ]
 
 
+def test_text_of_a_camt_statement_beside_its_entries_has_a_receipt(tmp_path: Path) -> None:
+    text = CAMT.format(version="08", booked="BOOK", pending="BOOK", name="<Nm>Shop</Nm>")
+    note = "<AddtlStmtInf>Interest rises\nin May</AddtlStmtInf></Stmt>"
+    run(put(tmp_path / "a.xml", text.replace("</Stmt>", note)))
+
+    noted = [(row.code, row.detail) for row in ImportReceipt.unscoped.all()]
+    assert ("partly_imported", "text of the statement: Interest rises in May") in noted
+
+
+BALANCE = (
+    '<Bal><Tp><CdOrPrtry><Cd>{}</Cd></CdOrPrtry></Tp><Amt Ccy="EUR">{}</Amt>{}'
+    "<Dt><Dt>2026-01-31</Dt></Dt></Bal>"
+)
+CREDIT = "<CdtDbtInd>CRDT</CdtDbtInd>"
+
+
+@pytest.mark.parametrize(
+    ("balances", "balance"),
+    [
+        ((("ITBD", "7.00", CREDIT),), 7),
+        ((("ITBD", "7.00", CREDIT), ("CLAV", "6.00", CREDIT), ("CLBD", "5.00", CREDIT)), 5),
+        ((("OPBD", "7.00", CREDIT),), None),
+    ],
+)
+def test_balance_of_a_camt_account_is_the_last_one(
+    tmp_path: Path, balances: tuple[tuple[str, ...], ...], balance: float | None
+) -> None:
+    text = CAMT.format(version="08", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    start, end = text.index("<Bal>"), text.index("</Bal>") + len("</Bal>")
+    found = "".join(BALANCE.format(*each) for each in balances)
+    run(put(tmp_path / "a.xml", text[:start] + found + text[end:]))
+
+    assert one("accounts")["balance"] == balance
+
+
+def test_balance_of_camt_without_its_direction_has_a_receipt(tmp_path: Path) -> None:
+    text = CAMT.format(version="08", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    run(put(tmp_path / "a.xml", text.replace(f"87.50</Amt>{CREDIT}", "87.50</Amt>")))
+
+    assert one("accounts")["balance"] is None
+    noted = [(row.code, row.detail) for row in ImportReceipt.unscoped.all()]
+    assert ("bad_amount", "balance 87.50") in noted
+
+
+def test_time_of_a_camt_entry_is_kept(tmp_path: Path) -> None:
+    text = CAMT.format(version="08", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    run(put(tmp_path / "a.xml", text))
+
+    row = one("transactions", date="2026-01-14")
+    assert row["details"] == "BookgDt DtTm: 2026-01-14T10:00:00+01:00"
+
+
 MT940 = """:20:STARTUMS
 :25:20050550/DE89370400440532013000
 :28C:1/1
