@@ -112,9 +112,7 @@ def detect_reading(
 def parse_amount(elements: dict[str, str], reading: OfxReading, item: ParsedItem) -> Decimal | None:
     """Return the amount, with a receipt if only the kind of the booking shows its sign."""
     text, kind = elements.get("TRNAMT", ""), elements.get("TRNTYPE", "").upper()
-    # The format allows both separators, so one file may have them.
-    decimal = reading.decimal if amounts.is_ambiguous(text) else None
-    amount = amounts.parse_amount(text, decimal_separator=decimal)
+    amount = _number(text, reading.decimal)
     if not amount or reading.signs == "as-written" or kind not in _DEBIT_TYPES:
         return amount
     if reading.signs is not None:
@@ -122,6 +120,12 @@ def parse_amount(elements: dict[str, str], reading: OfxReading, item: ParsedItem
     amount = amount if _sign(text) else -amount
     item.add_issue(ReceiptCode.UNSURE_SIGN, detail=f"{kind} {text[:40]}: {amount}")
     return amount
+
+
+def _number(text: str, decimal: str) -> Decimal | None:
+    """Return an amount. The format allows both separators, so one file may have them."""
+    separator = decimal if amounts.is_ambiguous(text) else None
+    return amounts.parse_amount(text, decimal_separator=separator)
 
 
 def _sign(text: str) -> str:
@@ -259,24 +263,23 @@ class Statement:
         return "CURDEF" in elements and {"CURDEF", "ACCTID"} <= self.elements.keys()
 
     def account(self) -> ParsedItem:
-        balance = amounts.parse_amount(
-            self.elements.get("BALAMT", ""), decimal_separator=self.decimal
-        )
+        written = self.elements.get("BALAMT", "")
+        balance = _number(written, self.decimal)
         balance_on = parse_date(self.elements.get("DTASOF", ""))
         last_digits = self.elements.get("ACCTID", "")[-4:]
-        return ParsedItem(
-            [
-                records.account_record(
-                    self.account_id,
-                    name=f"Account …{last_digits}" if last_digits else "Account",
-                    bank=self.elements.get("ORG") or self.elements.get("BANKID"),
-                    kind=self.elements.get("ACCTTYPE", "").lower() or None,
-                    currency=self.currency,
-                    balance=None if balance is None else float(balance),
-                    balance_on=balance_on.isoformat() if balance_on else None,
-                )
-            ]
+        record = records.account_record(
+            self.account_id,
+            name=f"Account …{last_digits}" if last_digits else "Account",
+            bank=self.elements.get("ORG") or self.elements.get("BANKID"),
+            kind=self.elements.get("ACCTTYPE", "").lower() or None,
+            currency=self.currency,
+            balance=None if balance is None else float(balance),
+            balance_on=balance_on.isoformat() if balance_on else None,
         )
+        item = ParsedItem([record])
+        if written and balance is None:
+            item.add_issue(ReceiptCode.BAD_AMOUNT, detail=f"balance {written[:40]}")
+        return item
 
 
 def _prepare(files: ExportFiles, options: Options) -> Options:

@@ -404,6 +404,25 @@ def test_ofx_file_without_a_statement_makes_no_account(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("written", "balance", "codes"),
+    [
+        ("348,29", 348.29, []),
+        ("R$ 5.326,43", 5326.43, []),
+        ("2607.1664944585727", None, ["bad_amount"]),
+    ],
+)
+def test_balance_of_ofx_is_read_or_has_a_receipt(
+    tmp_path: Path, written: str, balance: float | None, codes: list[str]
+) -> None:
+    found = f"<LEDGERBAL><BALAMT>{written}<DTASOF>20260131</LEDGERBAL></STMTRS>"
+    text = document(ofx(booking("-42,00"), currency="BRL").replace("</STMTRS>", found))
+    run(put(tmp_path / "a.ofx", text))
+
+    assert one("accounts")["balance"] == balance
+    assert [row.code for row in ImportReceipt.unscoped.all()] == codes
+
+
 def test_transfers_and_positions_of_ofx_have_receipts(tmp_path: Path) -> None:
     other = (
         "<INTRATRNRS><INTRARS><CURDEF>EUR</INTRARS></INTRATRNRS><INVPOSLIST><POSSTOCK></INVPOSLIST>"
