@@ -176,6 +176,8 @@ class _Reader:
             columns = self._layout.indexes([plain_name(name)[0] for name in header])
         else:
             columns = suggest_columns(header) if self._table.has_header else self._by_content()
+            if any(map(is_date_like, self._table.column(columns.get("currency")))):
+                del columns["currency"]  # the column Valuta is a currency or the day of the value
             written = map(
                 amounts.parse_written, self._amounts(columns) if "date" in columns else ()
             )

@@ -53,6 +53,16 @@ def test_unknown_columns_are_asked_for_once(tmp_path: Path) -> None:
     assert one("transactions", counterparty="Nonna")["date"] == "2026-01-07"
 
 
+def test_column_valuta_with_days_is_no_currency(tmp_path: Path) -> None:
+    run_confirmed(put(
+        tmp_path / "konto.csv",
+        "Datum;Buchungstext;Betrag CHF;Valuta\n26.01.2026;Miete;-100,00;28.01.2026\n",
+    ))  # fmt: skip
+
+    row = one("transactions")
+    assert (row["currency"], row["details"]) == ("CHF", "Valuta: 28.01.2026")
+
+
 def test_likely_columns_of_an_unknown_header_are_only_suggested(tmp_path: Path) -> None:
     path = put(tmp_path / "giro.csv", SAVINGS)
 
