@@ -582,7 +582,11 @@ def _transactions(row: Booking, table: CsvTable, reading: Reading, *, is_edge: b
     if (amount > 0) != is_reversed and fields.get("payer"):
         texts["counterparty"] = fields["payer"]
         others.append(reading.columns["counterparty"])
-    written = {fields.get("date"), *texts.values()}
+    written = {*texts.values()}
+    if ":" in fields["date"]:  # with a time
+        others.append(reading.columns["date"])
+    else:
+        written.add(fields["date"])
     details = [(table.header[i], row.cells[i]) for i in others
                if len(row.cells) > i and row.cells[i] and row.cells[i] not in written]  # fmt: skip
 

@@ -63,6 +63,15 @@ def test_column_valuta_with_days_is_no_currency(tmp_path: Path) -> None:
     assert (row["currency"], row["details"]) == ("CHF", "Valuta: 28.01.2026")
 
 
+def test_time_of_a_booking_is_kept(tmp_path: Path) -> None:
+    run_confirmed(put(
+        tmp_path / "card.csv", "Date,Payee,Amount\n2026-01-26 13:11:50,Bar,-4.50\n2026-01-27,Inn,-9\n"
+    ))  # fmt: skip
+
+    assert one("transactions", counterparty="Bar")["details"] == "Date: 2026-01-26 13:11:50"
+    assert one("transactions", counterparty="Inn")["details"] is None
+
+
 def test_likely_columns_of_an_unknown_header_are_only_suggested(tmp_path: Path) -> None:
     path = put(tmp_path / "giro.csv", SAVINGS)
 
