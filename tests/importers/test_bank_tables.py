@@ -63,6 +63,14 @@ def test_column_valuta_with_days_is_no_currency(tmp_path: Path) -> None:
     assert (row["currency"], row["details"]) == ("CHF", "Valuta: 28.01.2026")
 
 
+def test_chinese_marks_say_whether_money_leaves(tmp_path: Path) -> None:
+    run_confirmed(put(
+        tmp_path / "konto.csv", "交易日期,借贷,交易金额\n2026-01-26,贷 Cr,1.23\n2026-01-27,借 Dr,3.21\n"
+    ))  # fmt: skip
+
+    assert [amount for _, amount, _ in bookings()] == [Decimal("1.23"), Decimal("-3.21")]
+
+
 def test_time_of_a_booking_is_kept(tmp_path: Path) -> None:
     run_confirmed(put(
         tmp_path / "card.csv", "Date,Payee,Amount\n2026-01-26 13:11:50,Bar,-4.50\n2026-01-27,Inn,-9\n"
