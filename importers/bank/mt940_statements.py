@@ -55,6 +55,8 @@ _DUTCH_IBAN = re.compile(r"([A-Z]{2}\d{2}[A-Z]{4}\d{10})(.*)")
 _SIGNS = {"C": 1, "RD": 1, "D": -1, "RC": -1}
 """A reversal of a debit (RD) arrives."""
 _CHARSETS = ("cp1252", "cp1250", "cp850")
+_CENTRAL_CHARSETS = ("cp1250", "iso8859-2", "cp852")
+_CENTRAL_CURRENCY = re.compile(rb"^:60[FM]:[CD]\d{6}(?:PLN|CZK|HUF|RON)", re.MULTILINE)
 _SIGN_IN_WORD = re.compile(r"[^\W\d_][ˇ¦¬±¶]|[ˇ¦¬±¶][^\W\d_]|[^\W\d_]ª[^\W\d_]")
 """A sign in a word, as the other charsets show letters of ISO-8859-2."""
 
@@ -71,11 +73,20 @@ def _decode(content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        texts = [content.decode(charset, "replace") for charset in _CHARSETS]
-        best = max(texts, key=lambda text: sum(map(str.isalpha, text)) - text.count("\ufffd"))
+        is_central = _CENTRAL_CURRENCY.search(content)
+        charsets = _CENTRAL_CHARSETS if is_central else _CHARSETS
+        texts = [content.decode(charset, "replace") for charset in charsets]
+        best = max(texts, key=_letters)
         latin2 = content.decode("iso8859-2")
         fits_better = _SIGN_IN_WORD.search(best) and not _SIGN_IN_WORD.search(latin2)
         return latin2 if fits_better else best
+
+
+def _letters(text: str) -> int:
+    """Return the number of letters, less the words of mixed case, as a wrong charset shows them."""
+    words = re.findall(r"[^\W\d_]+", text)
+    mixed = (not (word.isascii() or word.isupper() or word[1:].islower()) for word in words)
+    return sum(map(str.isalpha, text)) - sum(mixed) - text.count("\ufffd")
 
 
 def _read_file(file: ExportFile) -> ExportItems:

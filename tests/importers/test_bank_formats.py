@@ -329,6 +329,14 @@ def test_mt940_of_central_europe_is_read_in_its_charset(
     assert one("transactions")["counterparty"] == name
 
 
+@pytest.mark.parametrize("name", ["ZAPŁATA GDAŃSK", "Zapłata Kraków", "KINESKOPÓW"])
+def test_mt940_of_poland_in_the_charset_of_dos_is_read(tmp_path: Path, name: str) -> None:
+    text = f":61:2601130113D1,00N001NONREF\n:86:106?00KARTE?20Buch?32{name}"
+    run(mt940_file(tmp_path / "a.sta", text, charset="cp852", currency="PLN"))
+
+    assert one("transactions")["counterparty"] == name
+
+
 def test_every_field_of_an_mt940_booking_is_kept(tmp_path: Path) -> None:
     run(mt940_file(
         tmp_path / "a.sta",
