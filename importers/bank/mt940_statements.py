@@ -31,7 +31,7 @@ _CONTROL = re.compile(r"[\0-\x08\x0e-\x1f]")
 _FIELD = re.compile(r"^:(61|6[25][FM]?|64|86|NS|90[CD]) ?:", re.MULTILINE)
 """The bookings and what follows them; a text may have lines such as :08 Karten."""
 _HEADER = re.compile(r"^(?:\{4:\s*)?:(?:13D?|2[015]P?|28C?|34F|60[FM]?):.*", re.MULTILINE)
-_END = re.compile(r"^ ?-(?:[^\w\s]|å|XXX)?(?:\s*$|\{)", re.MULTILINE)
+_END = re.compile(r"^ ?-(?:[^\w\s]|å|XXX)?(?:\s*$|\W?\{)", re.MULTILINE)
 """The line -} or -, also with the brace as a letter of an old charset."""
 _FOREIGN = re.compile(r"^(?![:{]|-\}?\s*$).*[;,\t|<!^].*$", re.MULTILINE)
 """A line outside of a statement that has the signs of another format."""

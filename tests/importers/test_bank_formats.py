@@ -535,6 +535,7 @@ def test_other_text_behind_the_last_balance_of_mt940_has_a_receipt(tmp_path: Pat
         ("\n:86:Your IBAN\n:86:is new", ":62F:C260131EUR9,00", "line 4", "Your IBAN | is new"),
         ("\n:NS:22Ada Jansen\n23Giro", ":62F:C260131EUR9,00", "line 4", "22Ada Jansen 23Giro"),
         ("\nYour IBAN is new", ":62F:C260131EUR9,00", "line 4", "Your IBAN is new"),
+        ("\n:86:Hello", ":62F:C260131EUR9,00\n-}${1:F01A}{2:I940}{4:", "line 4", "Hello"),
     ],
 )
 def test_every_text_of_mt940_beside_its_bookings_has_a_receipt(
