@@ -583,7 +583,7 @@ def _transactions(row: Booking, table: CsvTable, reading: Reading, *, is_edge: b
         texts["counterparty"] = fields["payer"]
         others.append(reading.columns["counterparty"])
     written = {*texts.values()}
-    if ":" in fields["date"]:  # with a time
+    if ":" in fields["date"].replace("00:00:00", ""):  # with a time
         others.append(reading.columns["date"])
     else:
         written.add(fields["date"])

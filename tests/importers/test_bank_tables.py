@@ -73,11 +73,13 @@ def test_chinese_marks_say_whether_money_leaves(tmp_path: Path) -> None:
 
 def test_time_of_a_booking_is_kept(tmp_path: Path) -> None:
     run_confirmed(put(
-        tmp_path / "card.csv", "Date,Payee,Amount\n2026-01-26 13:11:50,Bar,-4.50\n2026-01-27,Inn,-9\n"
+        tmp_path / "card.csv", "Date,Payee,Amount\n"
+        "2026-01-26 13:11:50,Bar,-4.50\n2026-01-27,Inn,-9\n2026-01-28 00:00:00,Zoo,-5\n"
     ))  # fmt: skip
 
     assert one("transactions", counterparty="Bar")["details"] == "Date: 2026-01-26 13:11:50"
     assert one("transactions", counterparty="Inn")["details"] is None
+    assert one("transactions", counterparty="Zoo")["details"] is None
 
 
 def test_likely_columns_of_an_unknown_header_are_only_suggested(tmp_path: Path) -> None:
