@@ -11,7 +11,7 @@ import contextlib
 import html
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -256,6 +256,10 @@ class Statement:
             return records.account_id(bank, number)
         return format_account(bank, number, self.currency).key
 
+    @property
+    def kind(self) -> str:
+        return self.elements.get("ACCTTYPE", "").lower()
+
     def is_ended_by(self, name: str, elements: dict[str, str]) -> bool:
         """Return whether an aggregate belongs to the next statement."""
         if name in _STATEMENTS or (name in _ACCOUNTS and "ACCTID" in self.elements):
@@ -271,7 +275,7 @@ class Statement:
             self.account_id,
             name=f"Account …{last_digits}" if last_digits else "Account",
             bank=self.elements.get("ORG") or self.elements.get("BANKID"),
-            kind=self.elements.get("ACCTTYPE", "").lower() or None,
+            kind=self.kind or None,
             currency=self.currency,
             balance=None if balance is None else float(balance),
             balance_on=balance_on.isoformat() if balance_on else None,
@@ -299,6 +303,17 @@ def _read(files: ExportFiles, options: Options) -> ExportItems:
     return iter_items(files, partial(_read_file, options=options, keys=keys))
 
 
+def _separate_kinds(statements: Sequence[Statement], stored: Collection[str]) -> None:
+    """Make two accounts of those that differ in their kind alone, such as checking and savings."""
+    kinds: dict[str, set[str]] = defaultdict(set)
+    for each in statements:
+        kinds[each.account_id].add(each.kind)
+    for each in statements:
+        own = records.account_id(each.account_id, each.kind)
+        if each.kind not in ("", "checking") and (len(kinds[each.account_id]) > 1 or own in stored):
+            each.account_id = own
+
+
 def _read_file(file: ExportFile, *, options: Options, keys: OfxKeys) -> ExportItems:
     aggregates = list(_aggregates(_text(file)))
     if not aggregates and b"<OFX>" not in file.head.upper():
@@ -311,6 +326,7 @@ def _read_file(file: ExportFile, *, options: Options, keys: OfxKeys) -> ExportIt
         reason = message[1].strip()[:80] if message else "no account"
         yield issue_item(file.name, "", ReceiptCode.EMPTY, reason, size=file.size)
         yield from _other_parts(file)
+    _separate_kinds(statements, options.stored.get("accounts", {}))
     found_keys = keys.of_file([(each.account_id, each.bookings) for each in statements])
     corrected = {fields["CORRECTFITID"] for _, _, fields in aggregates if "CORRECTFITID" in fields}
     for statement, found in zip(statements, found_keys, strict=True):

@@ -412,6 +412,22 @@ def test_ofx_file_without_a_statement_makes_no_account(tmp_path: Path) -> None:
     ]
 
 
+def test_accounts_of_ofx_that_differ_in_their_kind_are_two(tmp_path: Path) -> None:
+    checking, savings = (
+        ofx(booking(amount, fitid=fitid), account="99999").replace(
+            "</BANKACCTFROM>", f"<ACCTTYPE>{kind}</BANKACCTFROM>"
+        )
+        for amount, fitid, kind in (
+            ("-42.00", "2026010500017", "CHECKING"), ("-9.00", "2026010500018", "SAVINGS"),
+        )
+    )  # fmt: skip
+    run(put(tmp_path / "a.ofx", document(checking, savings)))
+    run(put(tmp_path / "b.ofx", document(savings)))
+
+    assert sorted(row["kind"] for row in records("accounts")) == ["checking", "savings"]
+    assert len({row["account_id"] for row in records("transactions")}) == 2
+
+
 @pytest.mark.parametrize(
     ("written", "balance", "codes"),
     [
