@@ -45,8 +45,8 @@ _ENTRY = re.compile(
     re.DOTALL,
 )
 _TAG = re.compile(r"^:(86|NS) ?:", re.MULTILINE)
-_FIELDS = re.compile(r"(\d{3})([^\w\s.,-])(?=\d\d)")
-"""The code of a booking and the sign before each of its fields, as German banks write them."""
+_FIELDS = re.compile(r"(\d{3}|\d{4}(?=[<?]))([^\w\s.,-])(?=\d\d)")
+"""The code of a booking and the sign before each of its fields, as German and Polish banks do."""
 _PURPOSE = (*range(20, 30), *range(60, 64))
 _PURPOSE_MARK = re.compile(r"[A-Z]{4}\+")
 _DUTCH = re.compile(r"/(NAME|IBAN)/([^/]*)|/(CNTP)/([^/]*)/[^/]*/([^/]*)")
@@ -274,7 +274,9 @@ def _texts(tags: dict[str, str]) -> tuple[dict[str, str | None], list[tuple[str,
     numbered = [(int(part[:2]), part[2:]) for part in parts]
     found = dict(numbered)
     used = (0, 31, 32, 33, *_PURPOSE)
-    details += [(f"?{number}", part) for number, part in numbered if number not in used and part]
+    details += [
+        (f"?{number}", part) for number, part in numbered if number not in used and part.strip()
+    ]
     details.append(("Code", start[1]))
     fields: dict[str, str | None] = {
         "kind": found.get(0),

@@ -505,6 +505,15 @@ def test_text_of_mt940_may_have_the_sign_before_fields(tmp_path: Path) -> None:
     assert row["memo"] == "EREF+A4?2B53 what? yes"
 
 
+def test_code_of_four_digits_of_mt940_is_a_code(tmp_path: Path) -> None:
+    entry = ":61:2601130113D1,00N001NONREF\n:86:8300<00FEES<10 <20Opłata za przelew<32Bank<33"
+    run(mt940_file(tmp_path / "a.sta", entry, currency="PLN"))
+
+    row = one("transactions", counterparty="Bank")
+    assert (row["kind"], row["memo"]) == ("FEES", "Opłata za przelew")
+    assert row["details"] == "Code: 8300\nType: N001"
+
+
 def test_number_at_the_start_of_a_text_of_mt940_is_no_code(tmp_path: Path) -> None:
     run(
         mt940_file(tmp_path / "a.sta", ":61:2601130113D1,00N001NONREF\n:86:717.76.000.09 BTW F 611")
