@@ -27,6 +27,7 @@ from importers.core.results import (
 from importers.core.text import to_utf8
 
 FILE_MAX_BYTES = 16 * 1024 * 1024
+_SUFFIXES = (".xml", ".camt", ".052", ".053", ".c52", ".c53")
 _NOT_BOOKED = ("PDNG", "INFO", "FUTR")
 _POSITION_DIGITS = 4
 """A shorter reference of an entry (NtryRef) is its position in one statement."""
@@ -40,6 +41,12 @@ _DOMAIN_CODES = ("Cd", "Fmly/Cd", "Fmly/SubFmlyCd")
 _WRAPPERS = frozenset(
     ("NtryDtls", "TxDtls", "RltdPties", "Refs", "Pty", "Id", "Othr", "OrgId", "PrvtId", "Tp")
 )
+
+
+def _is_message(file: ExportFile) -> bool:
+    head = file.head.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe\r\n\t ")
+    is_xml = file.suffix in _SUFFIXES or (file.suffix in (".txt", "") and head.startswith(b"<"))
+    return bool(is_xml and _MESSAGES.search(head))
 
 
 def _read_file(file: ExportFile) -> ExportItems:
@@ -229,12 +236,7 @@ def _texts(element: ET.Element, path: str) -> Iterator[str]:
 
 CAMT = once_across_formats(
     Importer(
-        claim=claim_each(
-            lambda file: (
-                file.suffix in (".xml", ".camt", ".052", ".053", ".c52", ".c53", ".txt", "")
-                and _MESSAGES.search(file.head.replace(b"\0", b""))
-            )
-        ),
+        claim=claim_each(_is_message),
         read=read_each(_read_file),
     ),
     "c_",

@@ -170,6 +170,13 @@ def test_camt_is_recognized_without_its_suffix(tmp_path: Path, name: str) -> Non
     assert len(bookings()) == 2
 
 
+def test_note_that_names_an_element_of_camt_is_a_document(tmp_path: Path) -> None:
+    run(put(tmp_path / "note.txt", "In <BkToCstmrStmt> the bank writes my bookings."))
+
+    assert receipts() == set()
+    assert len(records("documents")) == 1
+
+
 def test_camt_in_utf_16_with_a_document_type_is_refused(tmp_path: Path) -> None:
     text = CAMT.format(version="02", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
     text = text.replace("<Document", '<!DOCTYPE a [<!ENTITY b "c">]><Document', 1)
