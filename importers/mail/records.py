@@ -233,14 +233,15 @@ def _people(headers: HeaderFields) -> dict[str, Any]:
         "to": _addresses(headers, "to"),
         "cc": _addresses(headers, "cc"),
         "bcc": _addresses(headers, "bcc"),
-        "recipient_names": _names(headers),
+        "recipient_names": _names(headers, "to", "cc", "bcc"),
         "reply_to": _addresses(headers, "reply-to"),
+        "reply_to_names": _names(headers, "reply-to"),
     }
 
 
-def _names(headers: HeaderFields) -> list[str]:
-    """Return the names beside the addresses of all recipients, each once."""
-    people = (pair for name in ("to", "cc", "bcc") for pair in headers.addresses(name))
+def _names(headers: HeaderFields, *fields: str) -> list[str]:
+    """Return the names beside the addresses in these fields, each once."""
+    people = (pair for name in fields for pair in headers.addresses(name))
     return list(dict.fromkeys(person for person, address in people if person and address))
 
 

@@ -121,6 +121,15 @@ def test_names_of_recipients_are_kept_beside_their_addresses(tmp_path: Path) -> 
     assert message["to"] == ["ida@x.org", "b@x.org", "team"]
 
 
+def test_names_beside_the_addresses_for_answers_are_kept(tmp_path: Path) -> None:
+    reply_to = '"Desk, North" <desk@x.org>, b@x.org, =?utf-8?q?Andr=C3=A9?= <andre@x.org>'
+
+    message = import_mail(tmp_path, mail(Reply_To=reply_to))
+
+    assert message["reply_to"] == ["desk@x.org", "b@x.org", "andre@x.org"]
+    assert message["reply_to_names"] == ["Desk, North", "André"]
+
+
 @pytest.mark.parametrize(
     ("content_type", "encoding", "body", "expected"),
     [
