@@ -273,10 +273,15 @@ def _parse_until(until: str | None, recurrence: Recurrence) -> datetime | None:
             time = datetime.strptime(until, date_format).replace(tzinfo=until_zone)
         except ValueError:
             continue
-        # Exchange writes the midnight of the last day in UTC, which east of it is an evening.
-        is_midnight = time.hour > 12 and time.minute % 15 == time.second == 0
-        is_evening = recurrence.is_all_day and date_format.endswith("Z") and is_midnight
-        return time + timedelta(hours=12) if is_evening else time
+        local, is_in_utc = time.astimezone(zone), date_format.endswith("Z")
+        is_sure = (local.hour, local.minute) in ((0, 0), (23, 59))
+        if is_sure or not (is_in_utc and recurrence.is_all_day):
+            return time
+        # Exchange writes the midnight of the last day in UTC: that of New Zealand is at 11 of the
+        # day before, that of Hawaii at 10 of the day itself.
+        is_midnight = time.minute % 15 == time.second == 0
+        until = f"{time + timedelta(hours=13 * is_midnight):%Y%m%d}"
+        break
     day = datetime.strptime(until[:8], "%Y%m%d")  # noqa: DTZ007 - the zone follows
     return day.replace(hour=23, minute=59, second=59, tzinfo=zone)
 

@@ -217,20 +217,27 @@ def test_name_of_a_zone_may_have_commas(tmp_path: Path) -> None:
     assert receipts() == set()
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York", "Pacific/Auckland"])
 @pytest.mark.parametrize(
     ("until", "last"),
     [
         ("20260121T230000Z", "2026-01-22"),  # midnight in Berlin
+        ("20260121T120000Z", "2026-01-22"),  # midnight in New Zealand, without and with summer time
+        ("20260121T110000Z", "2026-01-22"),
+        ("20260121T100000Z", "2026-01-21"),  # midnight in Hawaii
         ("20260121T050000Z", "2026-01-21"),  # midnight in New York
+        ("20260121T124500", "2026-01-21"),
+        ("20260121T125959Z", "2026-01-21"),
         ("20260121T235959Z", "2026-01-21"),
         ("20260121T230000", "2026-01-21"),
         ("20260121", "2026-01-21"),
     ],
 )
 def test_all_day_series_ends_with_the_day_that_exchange_means(
-    tmp_path: Path, until: str, last: str
+    tmp_path: Path, until: str, last: str, zone: str
 ) -> None:
     rule = f"RRULE:FREQ=DAILY;UNTIL={until}"
-    import_text(tmp_path, calendar(event("DTSTART;VALUE=DATE:20260119", rule)))
+    event_text = event("DTSTART;VALUE=DATE:20260119", rule)
+    import_text(tmp_path, calendar(event_text, head=f"X-WR-TIMEZONE:{zone}\n"))
 
     assert max(record["start_day"] for record in records("events")) == last
