@@ -394,33 +394,37 @@ def read(
     """Yield the items from ``skip`` on.
 
     Raises ``ExportChanged``. When the process dies, the item that it was parsing has an issue, or the
-    file that it had opened.
+    file that it had opened. The next process reads one item of that file, which numbers the others:
+    ``ahead`` is by how much the items that were read are more.
     """
-    number, is_careful, began, position = skip, False, time.monotonic(), Position()
+    number, ahead, is_careful, began, position = skip, 0, False, time.monotonic(), Position()
     broken: dict[str, tuple[int, str]] = {}
+    firsts: dict[str, int] = {}
     for _ in range(MAX_CRASHES):
         position = Position()
         try:
             for event in _read_once(
-                importer, files, options, skip=number, is_careful=is_careful, broken=broken
+                importer, files, options, skip=number - ahead, is_careful=is_careful, broken=broken
             ):
                 if not isinstance(event, Position):
+                    firsts.setdefault(event.file, event.number)
+                    event.number += ahead
                     yield event
                     number += not event.is_cut
-                elif not (position.is_parsing and position.item == number):
+                elif not (position.is_parsing and position.item == number - ahead):
                     position = event  # else the item that is parsed opens a file
         except SandboxError as error:
             logger.warning("%s: the process %s", importer.name, error)
             detail = f"the importer {error}"
             is_late = time.monotonic() - began >= TOTAL_SECONDS
-            is_known = position.item == number and position.file not in broken
-            if is_careful and is_known and not position.is_parsing and not is_late:
-                broken[position.file] = (number, detail)
+            first = _first_item(position, number - ahead, firsts, broken)
+            if is_careful and first is not None and not is_late:
+                broken[position.file] = (first, detail)
+                ahead = number - first
             elif is_careful or is_late:
                 issue = Issue(ReceiptCode.UNREADABLE, detail)
                 yield ReceivedItem(number, position.file, position.location, 0, issues=[issue])
-                # If it dies between the items of a file, nothing more can be read.
-                if is_late or not (position.is_parsing and position.item == number):
+                if is_late or not (position.is_parsing and position.item == number - ahead):
                     return
                 number += 1
             is_careful = True
@@ -428,6 +432,19 @@ def read(
             return
     issue = Issue(ReceiptCode.UNREADABLE, "too many errors")
     yield ReceivedItem(number, position.file, "", 0, issues=[issue])
+
+
+def _first_item(
+    position: Position,
+    number: int,
+    firsts: Mapping[str, int],
+    broken: Mapping[str, tuple[int, str]],
+) -> int | None:
+    """Return the first item of the file whose reading ended the process before an item, if known."""
+    is_at_item = position.item == number
+    first = number if is_at_item else firsts.get(position.file, -1)
+    is_known = first > max((each for each, _ in broken.values()), default=-1)
+    return first if is_known and not (is_at_item and position.is_parsing) else None
 
 
 def _read_once(

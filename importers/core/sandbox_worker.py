@@ -283,7 +283,12 @@ class _Batch:
         self._sent_at = time.monotonic()
 
     def watch(self, file: ExportFile) -> ExportFile:
-        """Return a file that announces that it is opened, or cannot be opened if it is broken."""
+        """Return a file that announces that it is opened, or cannot be opened if it is broken.
+
+        Its head remains, by which importers know it.
+        """
+        if file.name in self._broken:
+            _ = file.head
 
         def opener() -> AbstractContextManager[IO[bytes]]:
             if file.name in self._broken:

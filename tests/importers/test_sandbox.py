@@ -234,7 +234,7 @@ def test_item_that_ends_the_process_has_a_receipt_and_the_others_are_imported(
 
 @pytest.mark.parametrize(
     ("lines", "others"),
-    [("exit\ntwo", {"one", "last"}), ("two\nexit\nthree", {"one", "two"})],
+    [("exit\ntwo", {"one", "last"}), ("two\nthree\nexit\nfour", {"one", "two", "three", "last"})],
     ids=["before the first item", "between items"],
 )
 def test_file_that_ends_the_process_has_a_receipt(
@@ -255,6 +255,25 @@ def test_file_that_ends_the_process_has_a_receipt(
     assert set(texts()) == others
     (receipt,) = ImportReceipt.unscoped.all()
     assert (receipt.file, receipt.detail) == ("b.mood", "the importer exited")
+
+
+def test_each_file_that_ends_the_process_has_a_receipt(install: Install, tmp_path: Path) -> None:
+    install(
+        code=CODE.replace(
+            "            yield", "            line == 'exit' and os._exit(1)\n            yield"
+        )
+    )
+    folder = tmp_path / "diaries"
+    folder.mkdir()
+    lines = {"a": "1\n2\nexit", "b": "3\n4", "c": "5\nexit\n6", "d": "exit", "e": "7"}
+    for name, text in lines.items():
+        (folder / f"{name}.mood").write_text(text)
+
+    run(folder)
+
+    assert set(texts()) == set("123457")
+    files = ImportReceipt.unscoped.values_list("file", flat=True)
+    assert sorted(files) == ["a.mood", "c.mood", "d.mood"]
 
 
 def test_item_that_never_ends_has_a_receipt_and_the_others_are_imported(
