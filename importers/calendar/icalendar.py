@@ -120,13 +120,15 @@ def parse_calendar(
         components = list(iter_components(content[start:end], names=names))
         zones = [component for component in components if component.name == "VTIMEZONE"]
         head = content[start : min(end, start + 65536)]
+        own_name = calendar_name(head)
         calendar = Calendar(
-            name=calendar_name(head) or one_line(name),
+            name=own_name or one_line(name),
             zones=TimeZones(zones, floating=_default_zone(head) or options.zone),
             window=Window.from_options(options),
             limits=limits,
             stored=stored,
             method=(property_value(head, "METHOD") or "").upper(),
+            has_name=bool(own_name),
         )
         entries += [
             Entry(component._replace(line=component.line + line), calendar)
@@ -145,7 +147,7 @@ def _entries_of_several_files(
     for is_second_pass in (False, True):
         for file in files:
             groups: dict[str, list[Entry]] = {}
-            with suppress(UnreadableError):  # reading it again reports it
+            with suppress(Exception):  # reading it again reports it
                 groups = group_by_uid(_entries(file, options, run_limits))
             for uid, entries in groups.items():
                 if is_second_pass and uid in shared and size < SHARED_MAX_BYTES:

@@ -76,7 +76,8 @@ _NEIGHBORS = 8
 class Calendar:
     """What all events of a calendar share. ``stored`` returns first starts of stored series.
 
-    ``method`` is that of an invitation, such as CANCEL, or empty.
+    ``method`` is that of an invitation, such as CANCEL, or empty. ``has_name``: the name is not that
+    of the file.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Calendar:
     limits: ExpansionLimits
     stored: StoredSeries = dict
     method: str = ""
+    has_name: bool = False
 
 
 class Entry(NamedTuple):
@@ -172,7 +174,10 @@ def _newest_versions(entries: Iterable[ParsedEntry], item: ParsedItem) -> list[P
         if _content(current.event) != _content(entry.event):
             item.add_issue(ReceiptCode.OLDER_VERSION, detail=replaced[:80])
         if _version(entry) > _version(current):
-            newest[replaced] = entry
+            newest[replaced], entry = entry, current
+        calendar = entry.calendar
+        if calendar.has_name and calendar.name != newest[replaced].calendar.name:
+            item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=f"calendar {calendar.name}"[:80])
     return list(newest.values())
 
 

@@ -190,6 +190,19 @@ def test_files_with_other_texts_of_an_event_have_a_receipt(tmp_path: Path, line:
     assert [row.code for row in ImportReceipt.unscoped.all()] == ["older_version"]
 
 
+def test_second_calendar_of_an_event_has_a_receipt(tmp_path: Path) -> None:
+    for name in ("Work", "Family", "Copy of family"):
+        text = write(tmp_path / f"{name}.ics", "DTSTART:20260113T090000Z\nSUMMARY:Plan").read_text()
+        own_name = f"VERSION:2.0\nX-WR-CALNAME:{name.removeprefix('Copy of ').title()}"
+        (tmp_path / f"{name}.ics").write_text(text.replace("VERSION:2.0", own_name))
+
+    run(tmp_path)
+
+    assert [record["calendar"] for record in records("events")] == ["Family"]
+    (receipt,) = ImportReceipt.unscoped.all()
+    assert (receipt.code, receipt.detail) == ("partly_imported", "calendar Work")
+
+
 def test_exception_in_another_file_replaces_its_occurrence(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write(tmp_path / "in" / "a.ics", DAILY)
