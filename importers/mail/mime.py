@@ -62,8 +62,8 @@ _LENIENT: dict[str, Any] = (
 """Newer versions of Python return no address at all of a list with one that they doubt."""
 _ADDRESS_COMMENT = re.compile(r"\([^()]*+\)")
 _SPACED_ADDRESS = re.compile(r'(?:"[^"]*"|[^\s@]+) ?@ ?[^\s@]+')
-_PEOPLE = frozenset(("to", "cc", "bcc"))
-_SHOWN = _PEOPLE | {"from", "reply-to", "subject"}
+_PEOPLE = frozenset(("from", "to", "cc", "bcc", "reply-to"))
+_SHOWN = _PEOPLE | {"subject"}
 _ZONE = re.compile(r"\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(.*)$")
 _COMMENT = re.compile(r"\s*\([^()]*\)|\"")
 _NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")

@@ -94,17 +94,24 @@ def test_further_authors_of_a_mail_have_a_receipt(tmp_path: Path) -> None:
     assert receipts() == {("partly_imported", "a.eml")}
 
 
+def test_second_field_of_the_author_has_a_receipt(tmp_path: Path) -> None:
+    message = import_mail(tmp_path, mail("hi", "From: Jo <jo@x.org>", From="Eva <eva@x.org>"))
+
+    assert message["from_email"] == "eva@x.org"
+    assert receipts() == {("partly_imported", "a.eml")}
+
+
 def test_all_fields_of_recipients_count(tmp_path: Path) -> None:
     raw = mail(
         "hi", "To: a@x.org, Bob @ Work <b@x.org>", "To: c@x.org", "Cc: d@x.org", "Cc: e@x.org",
-        "Bcc: f@x.org", "Reply-To: Desk <desk@x.org>",
+        "Bcc: f@x.org", "Reply-To: Desk <desk@x.org>", "Reply-To: g@x.org",
     )  # fmt: skip
 
     message = read_mail(tmp_path, raw)
 
     assert message["to"] == ["a@x.org", "b@x.org", "c@x.org"]
     assert message["cc"] == ["d@x.org", "e@x.org"]
-    assert (message["bcc"], message["reply_to"]) == (["f@x.org"], ["desk@x.org"])
+    assert (message["bcc"], message["reply_to"]) == (["f@x.org"], ["desk@x.org", "g@x.org"])
 
 
 def test_names_of_recipients_are_kept_beside_their_addresses(tmp_path: Path) -> None:
