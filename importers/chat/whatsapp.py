@@ -141,7 +141,8 @@ def _parse_message(lines: list[str], first_line: int) -> ChatMessage:
         raise ValueError(f"line {first_line} does not start a message")
     text = start["rest"].strip().lstrip(_INVISIBLE_MARKS)
     authored = _AUTHOR.fullmatch(text)
-    if authored is None and f"{text} " in start["rest"]:  # a message without text
+    is_of_iphone = content.lstrip(_INVISIBLE_MARKS).startswith("[")
+    if authored is None and (is_of_iphone or f"{text} " in start["rest"]):  # one without text
         authored = _AUTHOR.fullmatch(f"{text} ")
     author, text = (authored["author"], authored["text"]) if authored else (None, text)
     size = len(content.encode("utf-8", "replace"))

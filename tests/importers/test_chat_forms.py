@@ -57,6 +57,15 @@ def test_whatsapp_dates_of_more_languages(tmp_path: Path, first: str, second: st
     assert {record["author"] for record in found} == {"Ida"}
 
 
+@pytest.mark.parametrize("end", ["", " ", "\r"])
+def test_message_of_an_iphone_without_text_has_its_author(tmp_path: Path, end: str) -> None:
+    lines = (f"[13/01/2026, 08:30:00] Ida Lang:{end}", "[14/01/2026, 08:30:00] Jonas: ho")
+
+    first, _ = read_stream("whatsapp", chat(tmp_path, *lines), "messages")
+
+    assert (first["author"], first["text"], first["kind"]) == ("Ida Lang", None, "message")
+
+
 @pytest.mark.parametrize(
     "text",
     [
