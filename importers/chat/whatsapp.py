@@ -108,6 +108,11 @@ class ChatMessage(NamedTuple):
     text: str
     size: int
 
+    @property
+    def date_form(self) -> str:
+        """The separators of the date, and whether its year has four digits."""
+        return re.sub(r"\d{1,2}(?!\d)", "9", re.sub(r"\d{4}", "y", self.date))
+
 
 def match_message_start(text: str) -> re.Match[str] | None:
     match = _MESSAGE_START.match(
@@ -238,7 +243,9 @@ def _messages(file: ExportFile) -> Iterator[ChatMessage]:
 
 
 def _prepare(files: ExportFiles, options: Options) -> Options:
-    orders = {_detect_date_order(_messages(chat), options) for chat in _chats(files)}
+    orders = {
+        order for chat in _chats(files) for order in _detect_date_orders(chat, options).values()
+    }
     return replace(options, date_order=orders.pop()) if len(orders) == 1 else options
 
 
@@ -254,13 +261,17 @@ def _sample(files: ExportFiles, options: Options) -> list[FileSample]:
     ]
 
 
-def _detect_date_order(messages: Iterable[ChatMessage], options: Options) -> str:
-    return dates.detect_date_order(
-        (plain_date(message) for message in messages),
-        years=range(FIRST_YEAR, options.horizon_year + 1),
-        chosen=options.date_order,
-        ascends=True,
-    )
+def _detect_date_orders(chat: ExportFile, options: Options) -> dict[str, str]:
+    """Return the order of each form of dates: a chat of two phones has two."""
+    return {
+        form: dates.detect_date_order(
+            (plain_date(message) for message in _messages(chat) if message.date_form == form),
+            years=range(FIRST_YEAR, options.horizon_year + 1),
+            chosen=options.date_order,
+            ascends=True,
+        )
+        for form in {message.date_form for message in _messages(chat)}
+    }
 
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
@@ -275,11 +286,12 @@ def _read_chat(file: ExportFile, *, media: dict[str, ExportFile], options: Optio
         id=records.conversation_id(SERVICE, name), name=name, service=SERVICE
     )
     # A chosen order is for dates that leave it open: of two chats, each can have its own.
-    date_order = _detect_date_order(_messages(file), options)
+    date_orders = _detect_date_orders(file, options)
     yield ExportItem(file.name, "", 0, lambda: ParsedItem([conversation.record()]))
     keys, clock = ContentKeys("w_"), _Clock()
     for message in _messages(file):
-        sent_at = parse_time(message, date_order=date_order, zone=options.zone)
+        order = date_orders[message.date_form]
+        sent_at = parse_time(message, date_order=order, zone=options.zone)
         keys.start_group((message.date, message.time))
         sent_at = clock.next(sent_at)
         author, text = author_and_text(message.author, message.text)

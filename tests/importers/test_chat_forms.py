@@ -66,6 +66,20 @@ def test_message_of_an_iphone_without_text_has_its_author(tmp_path: Path, end: s
     assert (first["author"], first["text"], first["kind"]) == ("Ida Lang", None, "message")
 
 
+def test_whatsapp_chat_of_two_phones_is_read_in_both_forms(tmp_path: Path) -> None:
+    lines = (
+        "13/01/2026, 08:30 - Ida: hi", "14/01/2026, 08:30 - Jonas: ho",
+        "[15/01/2026, 20:30:11] Ida: ha", "\u200e[1/16/26, 8:30:11\u202fPM] Jonas: hu",
+    )  # fmt: skip
+
+    found = read_stream("whatsapp", chat(tmp_path, *lines), "messages")
+
+    assert [(each["author"], each["sent_at"][:16]) for each in found] == [
+        ("Ida", "2026-01-13T08:30"), ("Jonas", "2026-01-14T08:30"),
+        ("Ida", "2026-01-15T20:30"), ("Jonas", "2026-01-16T20:30"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "text",
     [
