@@ -44,6 +44,11 @@ _MESSAGE_START = re.compile(
     rf"(?:\]\s?|\s?{MARKS}[-\u2013]{MARKS}\s|(?P<mark>[,:])\s)(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
+_LIKE_START = re.compile(
+    r"[^\n:]{0,20}?(?:\d{1,2}\D{1,12}\d{4}|\d{1,4}\D{1,3}\d{1,2}\D{1,3}\d{1,4})[^\d\n:]{1,12}"
+    r"\d{1,2}[:.]\d{2}[^\n]{0,12}?(?:\]| [-\u2013] )[^\n:]{1,60}: "
+)
+"""A line with a date, a time and a name, which may start a message in a form that is unknown."""
 _PM = ("p", "오후", "午後", "下午", "晚上", "م", "ب", "μ", "अपराह्न", "ös", "ch", "ip", "em", "e.",
        "du", "nm", "md", "odp")  # fmt: skip
 _AM = ("pg", "pd", "vm", "dop", "f.", "a", "오전", "午前", "上午", "凌晨", "早上", "ص", "ق", "π",
@@ -98,7 +103,10 @@ _FILE_NAME = re.compile(
 
 
 class ChatMessage(NamedTuple):
-    """A message with the number of its first line. ``date`` is as written: keys depend on it."""
+    """A message with the number of its first line. ``date`` is as written: keys depend on it.
+
+    ``doubt`` is a line of it that may be another message.
+    """
 
     line: int
     date: str
@@ -107,6 +115,7 @@ class ChatMessage(NamedTuple):
     author: str | None
     text: str
     size: int
+    doubt: str
 
     @property
     def date_form(self) -> str:
@@ -152,9 +161,15 @@ def _parse_message(lines: list[str], first_line: int) -> ChatMessage:
     author, text = (authored["author"], authored["text"]) if authored else (None, text)
     size = len(content.encode("utf-8", "replace"))
     half = start["before"] or start["half"] or ""
-    has_year_first = half.startswith(_YEAR_FIRST)
     return ChatMessage(
-        first_line, start["date"], has_year_first, _time_of_day(start), author, text, size
+        first_line,
+        start["date"],
+        half.startswith(_YEAR_FIRST),
+        _time_of_day(start),
+        author,
+        text,
+        size,
+        next(filter(_LIKE_START.match, lines[1:]), "").strip(),
     )
 
 
@@ -364,6 +379,8 @@ def _message(
     item.require_date(sent_at, message.date)
     if file is not None and file.content is None:
         item.add_issue(ReceiptCode.FILE_MISSING, detail=file.name)
+    if message.doubt:
+        item.add_issue(ReceiptCode.PARTLY_IMPORTED, detail=f"a message? {message.doubt}"[:80])
     is_omitted = file is not None and not file.name
     records.add_message(
         item,

@@ -81,6 +81,27 @@ def test_whatsapp_chat_of_two_phones_is_read_in_both_forms(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("line", "is_doubtful"),
+    [
+        ("15 Jan 2026, 20:30 - Ida: hu", True),
+        ("Jan 15, 2026, 8:30 PM - Ida: hu", True),
+        ("\\u200E[15.01.2026, 20:30:11] Ida: hu", True),
+        ("2026/01/15 20:30, Ida: hu", False),
+        ("[8:30 PM, 1/15/2026] Ida: hu", False),
+        ("[15/01, 20:30] Ida: hu", False),
+        ("15 May at 10:30 - Yoga: bring a mat", False),
+    ],
+)
+def test_line_in_an_unknown_form_has_a_receipt(
+    tmp_path: Path, line: str, is_doubtful: bool
+) -> None:
+    run(chat(tmp_path, "13/01/2026, 08:30 - Ida: hi", "14/01/2026, 08:30 - Jonas: ho", line))
+
+    assert one("messages", author="Jonas")["text"] == f"ho\n{line}"
+    assert {code for code, _ in receipts()} == ({"partly_imported"} if is_doubtful else set())
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "<Medien ausgeschlossen>",
