@@ -219,9 +219,15 @@ def _zone(
 
 
 def date_property(event: Event, name: str) -> date | None:
-    """Return a date or time, without the zone from icalendar: TimeZones knows more zones."""
+    """Return a date or time, without the zone from icalendar: TimeZones knows more zones.
+
+    Of a day with a zone or midnight, icalendar makes a time.
+    """
     value = event.get(name)
     day = None if isinstance(value, vBroken) else getattr(value, "dt", None)
-    if isinstance(day, datetime) and event[name].params.get("TZID"):
-        return day.replace(tzinfo=None)
-    return day if isinstance(day, date) else None
+    if not isinstance(day, datetime):
+        return day if isinstance(day, date) else None
+    params = event[name].params
+    if params.get("VALUE", "").upper() == "DATE" and day.time() == datetime.min.time():
+        return day.date()
+    return day.replace(tzinfo=None) if params.get("TZID") else day

@@ -207,6 +207,26 @@ def test_calendar_without_entries_has_a_receipt(tmp_path: Path) -> None:
     assert receipts() == {("empty", "a.ics")}
 
 
+@pytest.mark.parametrize("zone", ["", ";TZID=America/Toronto"])
+@pytest.mark.parametrize("time", ["", "T000000"])
+def test_days_with_a_zone_or_midnight_are_all_day(tmp_path: Path, zone: str, time: str) -> None:
+    start, end = (
+        f"{name};VALUE=DATE{zone}:2026110{day}{time}"
+        for name, day in (("DTSTART", 1), ("DTEND", 2))
+    )
+    excluded = f"EXDATE;VALUE=DATE{zone}:20261103{time}"
+    moved = event(f"RECURRENCE-ID;VALUE=DATE{zone}:20261102{time}", "DTSTART;VALUE=DATE:20261109")
+
+    import_text(tmp_path, calendar(event(start, end, "RRULE:FREQ=DAILY;COUNT=4", excluded), moved))
+
+    found = records("events")
+    assert {record["is_all_day"] for record in found} == {True}
+    assert sorted((record["start_day"], record["end_day"]) for record in found) == [
+        ("2026-11-01", "2026-11-01"), ("2026-11-04", "2026-11-04"), ("2026-11-09", "2026-11-09")
+    ]  # fmt: skip
+    assert receipts() == set()
+
+
 def test_name_of_a_zone_may_have_commas(tmp_path: Path) -> None:
     zone = FOREIGN_ZONE.format(name="(UTC+07:00) Bangkok\\, Hanoi", offset="+0700")
     start = 'DTSTART;TZID="(UTC+07:00) Bangkok, Hanoi":20260702T090000'
