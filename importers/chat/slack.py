@@ -193,7 +193,10 @@ def _files(message: Json) -> list[Json]:
 
 
 def _text(message: Json, workspace: Workspace) -> str:
-    texts = [message.get("text") or _block_text(message.get("blocks"), workspace.users)]
+    written, shown = message.get("text"), _block_text(message.get("blocks"), workspace.users)
+    # What people write is in both; of what an app shows, such as a poll, the text is only a part.
+    is_of_app = any(each.get("type") != "rich_text" for each in json_objects(message, "blocks"))
+    texts: list[Any] = [shown, written] if is_of_app else [written or shown]
     texts.append(json_object(message, "message").get("text"))  # of one that was changed
     for file in _files(message):
         comment = json_object(file, "initial_comment").get("comment")

@@ -195,7 +195,11 @@ SECTION = [
         ({"blocks": RICH}, "a < b, @Jonas Wolf see this (https://a.example):wave:\none\ntwo"),
         ({"text": "", "blocks": SECTION}, "Build\n@Jonas Wolf broke & fixed it\nTook 5 min\nby CI"),
         ({"text": "", "attachments": [{"blocks": SECTION[:1]}]}, "Build"),
-        ({"text": "Said", "blocks": SECTION}, "Said"),
+        ({"text": "Said", "blocks": RICH}, "Said"),
+        (
+            {"text": "Said", "blocks": SECTION},
+            "Build\n@Jonas Wolf broke & fixed it\nTook 5 min\nby CI\nSaid",
+        ),
     ],
 )
 def test_slack_message_with_text_in_blocks(
@@ -427,6 +431,19 @@ def test_telegram_message_of_which_nothing_is_read_has_a_receipt(
 
     assert receipts() == {("partly_imported", "Jonas")}
     assert ImportReceipt.unscoped.get().detail == detail
+
+
+def test_slack_poll_has_its_question_once_and_its_answers(tmp_path: Path) -> None:
+    answers = ("Friday `2`\nIda, <@U2>", "Saturday &amp; Sunday `0`")
+    texts = [{"type": "mrkdwn", "text": text} for text in ("*Which day?*", *answers)]
+    blocks = [{"type": "section", "text": text} for text in texts]
+
+    slack(tmp_path / "slack", {"text": "Which day?", "subtype": "bot_message", "blocks": blocks})
+
+    lines = list(filter(None, one("messages")["text"].splitlines()))
+    assert lines == [
+        "*Which day?*", "Friday `2`", "Ida, @Jonas Wolf", "Saturday & Sunday `0`"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
