@@ -28,6 +28,7 @@ from importers.bank.profiles import (
 )
 from importers.bank.records import (
     FoundAccount,
+    amounts_above,
     currency_above,
     find_account,
     find_iban,
@@ -544,6 +545,8 @@ def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
         yield issue_item(file.name, "header", ReceiptCode.MADE_FROM_MEMORY, reading.bank or "")
     if kept := _kept_columns(table, reading):
         yield issue_item(file.name, "header", ReceiptCode.COLUMNS_KEPT, ", ".join(kept)[:200])
+    if above := amounts_above(table.preamble):
+        yield issue_item(file.name, "header", ReceiptCode.NOT_A_BOOKING, " | ".join(above)[:200])
     edges = {line for line, _ in table.rows[:2] + table.rows[-3:]}
     size = file.size // max(1, len(table.rows))
     for row in _rows(table, reading):

@@ -192,6 +192,12 @@ def find_iban(text: str) -> str | None:
     return None
 
 
+def amounts_above(preamble: Iterable[list[str]]) -> list[str]:
+    """Return the lines above the header with an amount, such as the balance of the account."""
+    lines = (" ".join(filter(None, row)) for row in preamble)
+    return [line for line in lines if re.search(r"\d[.,]\d\d(?!\d)", _DATES.sub(" ", line))]
+
+
 def currency_above(preamble: Iterable[list[str]]) -> str | None:
     """Return the only currency that the lines above the header name."""
     codes = re.findall(r"[A-Z]{3}|€|£", " ; ".join(cell for row in preamble for cell in row))

@@ -520,6 +520,14 @@ def test_venmo_names_the_other_side_of_payments_and_requests(tmp_path: Path) -> 
     assert "To: Me" in found["lunch"]["details"]
 
 
+def test_balance_above_a_table_has_a_receipt(tmp_path: Path) -> None:
+    path = put(tmp_path / "giro.csv", f"Konto,DE02 1203 0000 0000 2020 51\nStand,13.01.2026\n"
+               f'Saldo,"1.234,56 EUR"\n\n{HEAD}\n2026-01-13,Bar,-5.00\n')  # fmt: skip
+    run(path)
+
+    assert [row.detail for row in ImportReceipt.unscoped.all()] == ["Saldo 1.234,56 EUR"]
+
+
 def test_receipt_of_a_row_without_a_date_has_its_text(tmp_path: Path) -> None:
     path = put(tmp_path / "giro.csv", f"{HEAD}\n2026-01-13,PURCHASE,-5.00\n,CAFE OSLO,\n"
                "2026-01-14,Bar,-6.50\n")  # fmt: skip
