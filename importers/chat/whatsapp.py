@@ -57,8 +57,11 @@ _YEAR_FIRST = ("오", "午", "上", "下", "凌", "早", "晚", "中")
 """Korean, Japanese and Chinese dates begin with the year, even with two digits."""
 _YEAR_ERAS = {543: 2400}
 """Years that Thai chats add, and the first year that has them added."""
-# A name may end in an emoticon, such as ":)" or ":3".
-_AUTHOR = re.compile(r"(?P<author>(?:[^:]|(?<=\s):(?=\S)){1,80}?):[ \t](?P<text>.*)", re.DOTALL)
+# A name may have an emoticon, such as ":)" or " :3", or a verse, such as 14:13.
+_AUTHOR = re.compile(
+    r"(?P<author>(?:[^:]|:(?=[()])|(?<=\s):(?=[^\s()])|(?<=\d):(?=\d)){1,80}?):[ \t](?P<text>.*)",
+    re.DOTALL,
+)
 
 TimeOfDay = tuple[int, int, int]
 _QUOTES = '“”„«»「」『』"״'
@@ -307,7 +310,6 @@ def _read_chat(file: ExportFile, *, media: dict[str, ExportFile], options: Optio
     for message in _messages(file):
         order = date_orders[message.date_form]
         sent_at = parse_time(message, date_order=order, zone=options.zone)
-        keys.start_group((message.date, message.time))
         sent_at = clock.next(sent_at)
         author, text = author_and_text(message.author, message.text)
         shown = author and author.rstrip(_INVISIBLE_MARKS)

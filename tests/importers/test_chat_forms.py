@@ -306,6 +306,8 @@ def test_empty_message_has_its_author_and_no_text(tmp_path: Path) -> None:
         ("Ida O'Hara: hi", "Ida O'Hara", "hi"),
         ("~\u202fIda :): hi: you", "~ Ida :)", "hi: you"),
         ("Ida :3: hi", "Ida :3", "hi"),
+        ("~\u202fIda:): hi: you", "~ Ida:)", "hi: you"),
+        ("Ida 14:13: hi: you", "Ida 14:13", "hi: you"),
         ("+49 151 23:\thi: you", "+49 151 23", "hi: you"),
         ("Ida: :) so: yes", "Ida", ":) so: yes"),
         ("Ida pinned https://a.example/b: see", None, "Ida pinned https://a.example/b: see"),
@@ -535,6 +537,17 @@ def test_whatsapp_messages_of_a_minute_keep_their_order(tmp_path: Path) -> None:
     assert [record["text"] for record in found] == texts
     assert {record["text"]: record["id"] for record in found} == keys
     assert found[0]["sent_at"] == "2026-01-13T08:30:00+00:00"
+
+
+def test_equal_whatsapp_messages_of_a_second_with_one_between_are_kept(tmp_path: Path) -> None:
+    lines = (
+        "[13/01/2026, 08:30:01] Ida: \u200eimage omitted", "[13/01/2026, 08:31:00] Jonas: nice",
+        "[13/01/2026, 08:30:01] Ida: \u200eimage omitted",
+    )  # fmt: skip
+
+    run(chat(tmp_path, *lines))
+
+    assert sorted(record["author"] for record in records("messages")) == ["Ida", "Ida", "Jonas"]
 
 
 def test_slack_snippet_of_an_old_export_and_source_of_a_quote_are_text(tmp_path: Path) -> None:
