@@ -7,6 +7,7 @@ import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
+from encodings.aliases import aliases
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -44,6 +45,8 @@ _TAG = re.compile(r"</?[a-z!][^<>]*>", re.I)
 _ACTUAL_CODECS = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030",
                   "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874",
                   "shift_jis": "cp932", "euc_kr": "cp949", "big5": "big5hkscs"}  # fmt: skip
+_JOINED_NAMES = {name.replace("_", ""): name for name in (*aliases.values(), *aliases)}
+"""Names of charsets by the form that some mailers write, such as koi8r or iso88592."""
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
          codecs.BOM_UTF16_BE: "utf-16"}  # fmt: skip
 _HIGH_BYTES = re.compile(rb"[\x80-\xff]+")
@@ -317,7 +320,8 @@ def _codec(declared: str | None) -> str | None:
     name = (declared or "").strip("\"' ;").lower().removeprefix("x-").removesuffix("-i")
     name = _JIS_NAME.sub("iso2022_jp_2", name)
     try:
-        return codecs.lookup(re.sub(r"^(?:cp-|windows_?|win-?)(?=125\d$)", "cp", name)).name
+        name = re.sub(r"^(?:cp-|windows_?|win-?)(?=125\d$)", "cp", name)
+        return codecs.lookup(_JOINED_NAMES.get(name, name)).name
     except (LookupError, ValueError):
         return None
 
