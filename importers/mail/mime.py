@@ -69,6 +69,8 @@ _COMMENT = re.compile(r"\s*\([^()]*\)|\"")
 _NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
 _WORDS = re.compile(rb"^[^\r\n]*[!-~] +[!-~][^\r\n]*$", re.M)
 """A line with blanks between words, which base64 has not."""
+_NO_SEMICOLON = re.compile(r"\A([\w./+-]+)(?= [\w-]+=)")
+"""A value before parameters, such as `text/plain charset=utf-8` of some mailers."""
 _BLANK_LINE = re.compile(rb"\n[ \t]+\r?\n(?![!-9;-~]+:|[ \t\r\n])")
 """A line of blanks before one that is no field: it ends the header, too."""
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
@@ -137,13 +139,14 @@ class HeaderFields:
         ]
 
     def value(self, name: str, *, default: str) -> str:
-        """Return the value without its parameters, in lower case."""
-        return self.raw(name).partition(";")[0].strip().lower() or default
+        """Return the value without its parameters, in lower case, also without a semicolon between."""
+        value, *_ = self.raw(name).partition(";")[0].lower().split() or [default]
+        return value
 
     def parameter(self, name: str, parameter: str) -> str | None:
         """Return a parameter as the standard library parses it (RFC 2231)."""
         message = Message()
-        message[name] = " ".join(self.raw(name).split())[:4096]
+        message[name] = _NO_SEMICOLON.sub(r"\1;", " ".join(self.raw(name).split())[:4096])
         try:
             params = message.get_params([], header=name)
             values = [value for key, value in params if key.lower() == parameter]

@@ -212,6 +212,21 @@ def test_line_in_a_header_that_is_no_field_has_a_receipt(tmp_path: Path) -> None
     ]
 
 
+def test_media_type_may_have_no_semicolon_before_its_charset(tmp_path: Path) -> None:
+    path = tmp_path / "a.eml"
+    path.write_bytes(
+        b'From: Ida <ida@example.org>\nSubject: x\nContent-Type: multipart/mixed; boundary="b"\n\n'
+        b'--b\nContent-Type: text/plain\n   charset="koi8-r"\n\n'
+        + "ИИИИ".encode("koi8-r")
+        + b"\n--b--\n"
+    )
+
+    run(path)
+
+    (message,) = records("messages")
+    assert (message["body_text"], records("attachments")) == ("ИИИИ", [])
+
+
 def test_text_that_only_claims_to_be_base64_is_kept(tmp_path: Path) -> None:
     text = b"\nContent-Transfer-Encoding: base64\n\nDear Ida\nsee you at noon\n\nEva Lang\n"
     (tmp_path / "a.eml").write_bytes(PLAIN_HEADER + text)
